@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from tallystick.errors import UnsupportedFormatError
 from tallystick.records import (
@@ -123,6 +123,7 @@ from tallystick.systems.protocol import (
     ReadOptions,
     Split,
 )
+from tallystick.systems.rests import require
 from tallystick.systems.runs import RunCount, pay_here
 from tallystick.systems.surroundings import joined, judged_whole, names_beside
 
@@ -212,7 +213,12 @@ class JournalReading(Reading):
             return None
         from tallystick.systems.jboss.runs.analysis import analyse_in_runs
 
-        return analyse_in_runs(self.journal, () if self._options.log_only else LISTED | REFERENCES)
+        return analyse_in_runs(self.journal, self._kept_types)
+
+    @property
+    def _kept_types(self) -> UserTypes:
+        """The user types of which the analysis keeps records: what the answer asks for."""
+        return frozenset() if self._options.log_only else LISTED | REFERENCES
 
     @cached_property
     def _sees_every_record(self) -> bool:
@@ -682,7 +688,7 @@ class JournalReading(Reading):
         """Return the transactions and changes that begin and end in a split."""
         from tallystick.systems.jboss.columns.closing import ClosingSplit
 
-        closing = ClosingSplit(self.journal, self.source.path, split, rows)
+        closing = ClosingSplit(self.journal, self.source.path, split, rows, self._kept_types)
         return ClosedSplit(closing.batches(), closing.rest)
 
     def close_rests(
@@ -699,6 +705,22 @@ class JournalReading(Reading):
         yield from batches_of_rests(self.journal, self.source.path, rests, rows)
         for batch in batches_of_transactions(self._coordinated, self.clock.value, rows):
             yield "transactions", batch
+
+    def knowing(self, rests: Sequence[bytes]) -> Self:
+        """Return the journal as a reading that takes from splits what its records leave.
+
+        Raises:
+            NotClosedInPartsError: the whole journal has to be read.
+        """
+        from tallystick.systems.jboss.columns.closing import known_parts
+        from tallystick.systems.jboss.runs.analysis import analyse_in_runs
+
+        parts = known_parts(rests)
+        known = type(self)(self.source, self._options)
+        found = analyse_in_runs(known.journal, self._kept_types, parts)
+        require(found is not None and found.loaded_alike, "a load does not see the same records")
+        known._in_runs = found
+        return known
 
     def splits(self, target_bytes: int) -> Sequence[Split]:
         """Return parts of the data files of about ``target_bytes``."""

@@ -114,6 +114,11 @@ class ChangeColumns:
             found.append((effects.ends | place, self._of_effects(where, place, effects)))
         yield from in_order(found)
 
+    def given(self, where: RecordFile, place: int, effects: Effects) -> Iterator[pa.RecordBatch]:
+        """Yield the changes that some effects in one file make; ``place`` as for `feed`."""
+        if len(effects.ends):
+            yield from in_order([(effects.ends | place, self._of_effects(where, place, effects))])
+
     def rest(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the changes of transactions that did not end."""
         return batches_of_fated(open_rows(self._log, self._replay, self._replay), _CLOCK, rows)

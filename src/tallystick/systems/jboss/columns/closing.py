@@ -4,7 +4,8 @@ In: the files of a journal and a split. Out: batches of what begins and ends in 
 the records of all other transactions. A commit counts the elements in its own file only, so a split
 cannot know that a transaction did not begin in an earlier file. It closes those whose numbers are
 above the first ones that it meets, as numbers are given in rising order; and the rest lists them,
-so that joining the rests finds a transaction that another split knows, too.
+so that joining the rests finds a transaction that another split knows, too. The first split of a
+file also hands on what is known of all of it.
 
 Only plain files are closed so; records outside of transactions are changes at once.
 """
@@ -12,7 +13,7 @@ Only plain files are closed so; records outside of transactions are changes at o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,14 +38,15 @@ from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
 from tallystick.systems.jboss.read.scan import OFFSET
 from tallystick.systems.jboss.read.transactions import ended_transaction, unended
-from tallystick.systems.jboss.runs.chunk import INSIDE, chunk_of
+from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, chunk_of
+from tallystick.systems.jboss.runs.known import KnownParts, Read, known_of
 from tallystick.systems.jboss.runs.pieces import (
     FILE_SIZE_MAX,
     file_rows,
     is_plain,
     valid_rows,
 )
-from tallystick.systems.jboss.runs.transactions import Lives, lives_of
+from tallystick.systems.jboss.runs.transactions import Lives, effects_by, lives_of
 from tallystick.systems.protocol import NotClosedInPartsError, Split
 from tallystick.systems.rests import items, longs, packed, unpacked
 
@@ -64,33 +66,41 @@ class Rest:
         shape: the name of the shape of its records.
         closed: the numbers of the transactions that the split has closed.
         records: offset and bytes of each record of the others.
+        known: what `known_of` returned of the file; None but in its first split.
     """
 
     path: str
     shape: str
     closed: Sequence[int]
     records: Sequence[tuple[int, bytes]]
+    known: bytes | None = None
 
     def packed(self) -> bytes:
         """Return it as bytes."""
         steps = np.diff(np.array(sorted(self.closed), np.int64), prepend=np.int64(0))
-        return packed((self.path, self.shape, steps, self.records))
+        return packed((self.path, self.shape, steps, self.records, self.known))
 
     @classmethod
     def built(cls, value: Any) -> Rest:
         """Return the rest whose value was packed, for `unpacked`."""
-        path, shape, steps, found = items(value, str, str, bytes, list)
+        path, shape, steps, found, known = items(value, str, str, bytes, list, bytes | None)
         if shape not in SHAPES:
             raise ValueError("a shape that no journal has")
         records = [(offset, data) for offset, data in (items(one, int, bytes) for one in found)]
-        return cls(path, shape, longs(steps).cumsum().tolist(), records)
+        return cls(path, shape, longs(steps).cumsum().tolist(), records, known)
 
 
 class ClosingSplit:
-    """Closes what begins and ends in a split; ``rows`` is the most rows of a batch."""
+    """Closes what begins and ends in a split; ``rows`` is the most rows of a batch.
 
-    def __init__(self, journal: JournalFiles, log: str, split: Split, rows: int) -> None:
+    ``user_types`` are those of which an analysis of the journal keeps records.
+    """
+
+    def __init__(
+        self, journal: JournalFiles, log: str, split: Split, rows: int, user_types: Collection[int]
+    ) -> None:
         self._journal, self._log, self._split, self._rows = journal, log, split, rows
+        self._user_types = user_types
         self._rest: Rest | None = None
 
     def rest(self) -> bytes | None:
@@ -105,48 +115,65 @@ class ClosingSplit:
                 yield from self._closed(files, order, rows)
 
     def _plain_rows(self, file: JournalFile) -> Any | None:
-        """Return the rows of the split's records; None if it cannot be judged alone."""
+        """Return all rows of the file; None if the split cannot be judged alone."""
         shape, data = self._journal.shape(file), file.data()
         if not COMPILED or self._journal.generation.shape.pairs or len(data) > FILE_SIZE_MAX:
             return None
         rows = file_rows(file, shape)
         if not is_plain(rows, data, shape, file.stamp):
             return None
-        begin, end = np.searchsorted(rows[:, OFFSET], (self._split.begin, self._split.end))
         try:
             # Before the first batch: what is yielded cannot be taken back.
             place_of(file, 0)
         except CorruptLogError:
             return None
-        return valid_rows(rows[begin:end])
+        return rows
 
-    def _closed(self, files: list[JournalFile], order: int, rows: Any) -> Iterator[Named]:
+    def _closed(self, files: list[JournalFile], order: int, every: Any) -> Iterator[Named]:
         file = files[order]
         shape, data = self._journal.shape(file), file.data()
+        where, whole = RecordFile(file, shape, order, file.stamp), valid_rows(every)
+        begin, end = np.searchsorted(whole[:, OFFSET], (self._split.begin, self._split.end))
+        rows = whole[begin:end]
         records = chunk_of(shape, data, rows)
         if ((records.kinds == ADD) & (records.counts == HEURISTIC_TYPE)).any():
             return
-        above = None
-        # Nothing can have begun before the first record of the journal.
-        if order > 0 or self._split.begin > shape.header_size:
-            above = _highest_of_first(records.transactions[INSIDE[records.kinds]])
-        lives, closed, others = lives_of(records), None, np.zeros(len(rows), np.bool_)
-        if lives is not None:
-            alone = _closes_alone(lives, above)
-            closed, others = closed_in(shape, data, lives, alone), lives.others(alone, len(rows))
+        first = self._split.begin <= shape.header_size
+        lives, alone = _alone(records, first=first and not order)
+        closed = None if lives is None else closed_in(shape, data, lives, alone)
         if closed is not None:
             for batch in rebatched([closed.batch(self._log, file.path)], self._rows):
                 yield "transactions", batch
+        effects, others = effects_by(records, lives, lambda _: alone)
         paths = [one.path for one in files]
         follower = ChangeColumns(self._log, self._journal.generation.shape, paths)
-        where = RecordFile(file, shape, order, file.stamp)
-        changes = follower.feed(where, place_of(file, 0), records.at(~others))
-        for batch in rebatched(changes, self._rows):
+        for batch in rebatched(follower.given(where, place_of(file, 0), effects), self._rows):
             yield "changes", batch
         left = [(at, bytes(data[at : at + size])) for at, size, _, _ in rows[others].tolist()]
-        if sum(len(one) for _, one in left) <= REST_MAX:
-            numbers = [] if closed is None else closed.numbers.tolist()
-            self._rest = Rest(file.path, shape.name, numbers, left)
+        if sum(len(one) for _, one in left) > REST_MAX:
+            return
+        known = None
+        if first:
+            if len(rows) < len(whole):
+                records = chunk_of(shape, data, whole)
+                lives, alone = _alone(records, first=not order)
+                effects, others = effects_by(records, lives, lambda _: alone)
+            read = Read(where, every, records, effects, records.at(others))
+            known = known_of(self._journal, read, self._user_types)
+        numbers = [] if closed is None else closed.numbers.tolist()
+        self._rest = Rest(file.path, shape.name, numbers, left, known)
+
+
+def _alone(records: Chunk, *, first: bool) -> tuple[Lives | None, Any]:
+    """Return the lives in some records of a file, and which surely begin and end there.
+
+    ``first``: nothing is before them in the journal, so nothing has begun before.
+    """
+    lives = lives_of(records)
+    if lives is None:
+        return None, None
+    above = None if first else _highest_of_first(records.transactions[INSIDE[records.kinds]])
+    return lives, _closes_alone(lives, above)
 
 
 def _highest_of_first(numbers: Any) -> int | None:
@@ -184,6 +211,16 @@ def batches_of_rests(
         raise NotClosedInPartsError("a transaction that a split closed goes on in another")
     transactions, changes = _replayed(journal, log, placed)
     yield from batches_by_table(transactions, changes, Clock.NONE.value, rows)
+
+
+def known_parts(rests: Sequence[bytes]) -> KnownParts:
+    """Return what the splits of a journal know of its files.
+
+    Raises:
+        NotClosedInPartsError: a rest is damaged.
+    """
+    found = (unpacked(one, Rest.built) for one in rests)
+    return KnownParts({one.path: one.known for one in found if one.known is not None})
 
 
 def _placed(journal: JournalFiles, rests: Iterable[Rest]) -> Iterator[PlacedRecord]:

@@ -14,7 +14,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 from tallystick.records import Outcome, State
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
@@ -109,7 +109,7 @@ class Analysis:
     closed: Counter[State] = field(default_factory=Counter)
     open: list[OpenTransaction] = field(default_factory=list)
     live: dict[int, int] = field(default_factory=dict)
-    updates: dict[int, list[int]] = field(default_factory=dict)
+    updates: dict[int, Sequence[int]] = field(default_factory=dict)
     hidden: Counter[int] = field(default_factory=Counter)
     again: set[int] = field(default_factory=set)
     heuristics: dict[int, list[PlacedRecord]] = field(default_factory=dict)
@@ -260,6 +260,19 @@ class Analyser:
         file.positives += count
         file.negatives[order] += count
 
+    def enter(self, order: int, added: Sequence[int], updated: Sequence[int]) -> None:
+        """Apply adds of one file whose ids were never live so far, and the updates of these."""
+        analysis = self.analysis
+        analysis.file_counts[order].positives += len(added) + len(updated)
+        analysis.live.update(zip(added, repeat(order), strict=False))
+        updates, alone = analysis.updates, (order,)
+        for number in updated:
+            if number in updates:
+                self._update(number, order)
+            else:
+                updates[number] = alone
+        self.highest = max(self.highest, max(added, default=LONG_MIN))
+
     def _end(self, ended: EndedTransaction) -> None:
         analysis, end, number = self.analysis, ended.end, ended.open.transaction
         files = self._touched.pop(number, ())
@@ -304,7 +317,7 @@ class Analyser:
             counts[order].positives += 1
             if kind in _UPDATES:
                 if number in live:
-                    analysis.updates.setdefault(number, []).append(order)
+                    self._update(number, order)
                     continue
                 orphans[number] = placed(at)
             else:
@@ -320,6 +333,16 @@ class Analyser:
                 highest = number
             live[number] = order
         self.highest = highest
+
+    def _update(self, number: int, order: int) -> None:
+        """Note an update of what is live."""
+        updates = self.analysis.updates
+        known = updates.get(number)
+        if isinstance(known, list):
+            known.append(order)
+        else:
+            # The garbage collector follows lists, and as a rule there is one update.
+            updates[number] = (order,) if known is None else [*known, order]
 
     def _delete(self, kind: int, number: int, order: int) -> None:
         analysis = self.analysis

@@ -7,14 +7,14 @@ should, are counted in columns; the others are replayed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tallystick.arrow.neighbours import among, lasts_of, marked, starts_of, sums
+from tallystick.arrow.neighbours import Bits, Longs, among, lasts_of, marked, starts_of, sums
 from tallystick.records import Outcome
 from tallystick.systems.jboss.format import layout
 from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
@@ -24,7 +24,7 @@ from tallystick.systems.jboss.read.file_facts import ClassifiedFile
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.replay import PlacedRecord, RecordFile, Replay
 from tallystick.systems.jboss.read.scan import OFFSET
-from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of
+from tallystick.systems.jboss.runs.chunk import Chunk, Fields, chunk_of
 from tallystick.systems.jboss.runs.listed import ListedRecords
 from tallystick.systems.jboss.runs.pieces import (
     FILE_SIZE_MAX,
@@ -61,10 +61,26 @@ class AnalysisInRuns:
     listed: ListedRecords
 
 
+class KnownFiles(Protocol):
+    """What somebody has read of the files of a journal."""
+
+    def apply(
+        self, found: AnalysisInRuns, journal: JournalFiles, file: JournalFile, order: int
+    ) -> bool:
+        """Apply what is known of a file; False if it has to be read."""
+        ...
+
+    def deleted(self, file: JournalFile) -> Longs | None:
+        """Return the ids in the deletes of a file that was applied; None of others."""
+        ...
+
+
 def analyse_in_runs(
-    journal: JournalFiles, user_types: Collection[int] = ()
+    journal: JournalFiles, user_types: Collection[int] = (), known: KnownFiles | None = None
 ) -> AnalysisInRuns | None:
     """Read all files of a journal strictly; keep the records of some user types.
+
+    What is ``known`` of files is taken from there, and they are not read.
 
     Returns:
         None where the records have to be analysed one by one: those of a file without a renewed
@@ -80,6 +96,8 @@ def analyse_in_runs(
     kept = ListedRecords(user_types, analyser.analysis.live)
     found = AnalysisInRuns(analyser, not generation.has_own_scan, RunCount(), kept)
     for order, file in enumerate(files):
+        if known is not None and known.apply(found, journal, file, order):
+            continue
         rows = _known(analyser, journal, file, order)
         # Its records count at the place of their own id, while the files before were applied in the
         # order of the ids in headers: nothing of what was found so far can be kept.
@@ -88,11 +106,12 @@ def analyse_in_runs(
         if rows is not None:
             where = RecordFile(file, journal.shape(file), order, file.stamp)
             feed(found, where, chunk_of(where.shape, file.data(), rows))
-            found.loaded_alike &= _seen_alike(journal, file, rows)
+            found.loaded_alike &= seen_alike(journal, file, rows)
     analysis = analyser.finish()
     # The loader's list form hides an id that is deleted anywhere, even if it is added after that
     # (format, What records mean); `listed` follows the order of the records.
-    found.loaded_alike &= not analysis.dropped and not _deleted_before(journal, analysis.again)
+    found.loaded_alike &= not analysis.dropped
+    found.loaded_alike &= not _deleted_before(journal, analysis.again, known)
     return found
 
 
@@ -114,7 +133,7 @@ def _is_seen(journal: JournalFiles, file: JournalFile) -> bool:
     plain = is_plain(rows, file.data(), shape, file.stamp)
     if not plain and _drops(read_file(journal, file, last=nothing_follows(journal, file))):
         return False
-    return _seen_alike(journal, file, valid_rows(rows))
+    return seen_alike(journal, file, valid_rows(rows))
 
 
 def _known(analyser: Analyser, journal: JournalFiles, file: JournalFile, order: int) -> Any | None:
@@ -149,7 +168,7 @@ def _drops(reading: FileReading) -> bool:
     return reading.unheaded_id is not None or any(one.dropped for one in reading.ranges)
 
 
-def _seen_alike(journal: JournalFiles, file: JournalFile, valid: Any) -> bool:
+def seen_alike(journal: JournalFiles, file: JournalFile, valid: Any) -> bool:
     """Return whether the loader sees the same records in a file, with the types it knows."""
     shape, events = journal.shape(file), journal.generation.knows_events
     if events == shape.events:
@@ -159,16 +178,19 @@ def _seen_alike(journal: JournalFiles, file: JournalFile, valid: Any) -> bool:
     return np.array_equal(valid_rows(file_rows(file, shape, events)), valid)
 
 
-def _deleted_before(journal: JournalFiles, again: set[int]) -> bool:
+def _deleted_before(journal: JournalFiles, again: set[int], known: KnownFiles | None) -> bool:
     """Return whether one of these ids is that of a delete: the loader does not list it then."""
     if not again:
         return False
-    return any(among(ids, again).any() for ids in _deleted(journal))
+    return any(among(ids, again).any() for ids in _deleted(journal, known))
 
 
-def _deleted(journal: JournalFiles) -> Iterator[Any]:
+def _deleted(journal: JournalFiles, known: KnownFiles | None) -> Iterator[Longs]:
     """Yield the ids in the deletes of each file, whether their transactions committed or not."""
     for file in journal.ordered():
+        if known is not None and (ids := known.deleted(file)) is not None:
+            yield ids
+            continue
         shape, data = journal.shape(file), file.data()
         rows = valid_rows(file_rows(file, shape))
         # The byte at the offset of a record is its type, so nothing but the deletes is decoded.
@@ -186,56 +208,115 @@ def feed(found: AnalysisInRuns, where: RecordFile, records: Chunk) -> None:
     # A step ends before each commit or rollback that is replayed, because what that one changes
     # counts at its own place among what the columns change.
     for changed, closed, singles in effects.steps(records.at(others)):
-        found.listed.add(where, _apply(analyser, where, changed))
+        apply(found, where, unspent(changed, analyser.highest))
         committed = closed.kinds == layout.COMMIT
         numbers = closed.transactions
         analyser.close(where.order, numbers[committed].tolist(), numbers[~committed].tolist())
-        for fields in singles:
-            for placed in analyser.feed(PlacedRecord(*fields, where)):
-                found.listed.add_one(placed)
+        replay(found, where, singles)
 
 
-def _apply(analyser: Analyser, where: RecordFile, changed: Chunk) -> Chunk:
-    """Apply records in columns; return them without those that leave nothing."""
-    outcome = (changed.kinds == layout.ADD) & (changed.counts == HEURISTIC_TYPE)
-    kinds = np.where(outcome, np.uint8(HEURISTIC_ADD), changed.kinds)
-    # Before the spent records are taken away: their deletes, too, raise the highest deleted id.
-    low = _low(analyser, changed)
-    if len(kinds) >= SPENT_MIN:
-        spent = _spent(changed.ids, kinds, analyser.highest)
-        # All but the delete of each id hold the file, and the delete cancels them.
-        deletes = int((spent & DELETES[kinds]).sum())
-        analyser.spend(where.order, int(spent.sum()) - deletes)
-        changed, kinds = changed.at(~spent), kinds[~spent]
+def replay(found: AnalysisInRuns, where: RecordFile, singles: Iterable[Fields]) -> None:
+    """Apply records of a file one by one."""
+    for fields in singles:
+        for placed in found.analyser.feed(PlacedRecord(*fields, where)):
+            found.listed.add_one(placed)
+
+
+class Unspent(NamedTuple):
+    """Records that count, without those that leave nothing.
+
+    Attributes:
+        records: these.
+        deleted: the highest id that was deleted before each, of those that leave nothing, too.
+        fresh: which of them are an add of an id that was never live, or its updates; and it stays.
+        last_deleted: the highest id that all of them delete.
+        spent: how many of the others hold the file, and are cancelled in it.
+    """
+
+    records: Chunk
+    deleted: Longs
+    fresh: Bits
+    last_deleted: int
+    spent: int = 0
+
+
+def unspent(changed: Chunk, above: int) -> Unspent:
+    """Take out the records that leave nothing; ``above`` is the highest id that was live so far."""
+    kinds = kinds_of(changed)
+    before, last = deleted_before(kinds, changed.ids)
+    if len(kinds) < SPENT_MIN:
+        return Unspent(changed, before, np.zeros(len(kinds), np.bool_), last)
+    spent, fresh = spent_and_fresh(changed.ids, kinds, above)
+    left = ~spent
+    count = held_by(spent, kinds)
+    return Unspent(changed.at(left), before[left], fresh[left], last, count)
+
+
+def deleted_before(kinds: Any, ids: Longs) -> tuple[Longs, int]:
+    """Return the highest id that was deleted before each record, and that after all of them."""
+    # The entry in front is for the time before these records, so that entry i is that before
+    # record i. `LONG_MIN` stands for no delete: record ids may be 0 or negative.
+    deleted = np.where(DELETES[kinds], ids, layout.LONG_MIN)
+    highest = np.maximum.accumulate(np.append(layout.LONG_MIN, deleted))
+    return highest[:-1], int(highest[-1])
+
+
+def held_by(spent: Bits, kinds: Any) -> int:
+    """Return how many records that leave nothing hold their file until their delete."""
+    return int(spent.sum()) - int((spent & DELETES[kinds]).sum())
+
+
+def apply(
+    found: AnalysisInRuns, where: RecordFile, left: Unspent, queues: Longs | None = None
+) -> None:
+    """Apply records in columns; ``queues`` as for `ListedRecords.add`."""
+    analyser, records = found.analyser, left.records
+    kinds, ids = kinds_of(records), records.ids
+    # Which ids are below one that was deleted before, of adds and updates.
+    low = ~DELETES[kinds] & (ids <= np.maximum(left.deleted, analyser.last_deleted))
+    analyser.last_deleted = max(analyser.last_deleted, left.last_deleted)
+    analyser.spend(where.order, left.spent)
+
+    others = ~left.fresh
+    if left.fresh.any():
+        others[: _first_new(analyser, kinds, ids, others)] = True
+    adds, fresh = ADDS[kinds], ~others
+    rest = records if others.all() else records.at(others)
 
     def placed(at: int) -> PlacedRecord:
-        (fields,) = changed.at(slice(at, at + 1)).fields()
+        (fields,) = rest.at(slice(at, at + 1)).fields()
         return PlacedRecord(*fields, where)
 
-    analyser.apply(repeat(where.order), kinds.tolist(), changed.ids.tolist(), placed)
+    analyser.apply(repeat(where.order), kinds[others].tolist(), rest.ids.tolist(), placed)
+    analyser.enter(where.order, ids[fresh & adds].tolist(), ids[fresh & ~adds].tolist())
     # Last, as it asks which of these ids are live now.
-    analyser.note_again(low)
-    return changed
+    analyser.note_again(ids[low].tolist())
+    found.listed.add(where, records, queues)
 
 
-def _low(analyser: Analyser, changed: Chunk) -> list[int]:
-    """Return the ids of adds and updates below one that was deleted before."""
-    deletes, ids = DELETES[changed.kinds], changed.ids
-    # The entry in front is the highest deleted id before these records, so that entry i is that
-    # before record i, and the last one is for the next chunk. `LONG_MIN` stands for no delete:
-    # record ids may be 0 or negative.
-    highest = np.maximum.accumulate(
-        np.append(analyser.last_deleted, np.where(deletes, ids, layout.LONG_MIN))
-    )
-    analyser.last_deleted = int(highest[-1])
-    found: list[int] = ids[~deletes & (ids <= highest[:-1])].tolist()
-    return found
+def _first_new(analyser: Analyser, kinds: Any, ids: Longs, others: Bits) -> int:
+    """Return the place from which on only fresh records make an id live.
+
+    What is live stands in the order of its adds, so those before it are applied one by one. Of the
+    ``others`` deletes make no id live, nor do updates of what is live and stays so.
+    """
+    deletes = DELETES[kinds]
+    places = np.flatnonzero(others & ~deletes)
+    known = among(ids[places], analyser.analysis.live) & ~np.isin(ids[places], ids[deletes])
+    odd = places[~known | ADDS[kinds[places]] | (kinds[places] == HEURISTIC_ADD)]
+    return int(odd[-1]) + 1 if len(odd) else 0
 
 
-def _spent(ids: Any, kinds: Any, above: int) -> Any:
-    """Return which records leave nothing: an add, its updates and its delete.
+def kinds_of(records: Chunk) -> Any:
+    """Return the types of records, with `HEURISTIC_ADD` for what may be an outcome."""
+    outcome = (records.kinds == layout.ADD) & (records.counts == HEURISTIC_TYPE)
+    return np.where(outcome, np.uint8(HEURISTIC_ADD), records.kinds)
 
-    ``above`` is the highest id so far: lower ones may have records before these, and stay.
+
+def spent_and_fresh(ids: Longs, kinds: Any, above: int) -> tuple[Bits, Bits]:
+    """Return which records leave nothing: an add, its updates and its delete; and which are fresh.
+
+    ``above`` is the highest id so far: lower ones may have records before these, and are neither.
     """
     # Stable: the records of an id stay in file order, so that the first and the last of a group are
     # what happened to it first and last.
@@ -243,12 +324,17 @@ def _spent(ids: Any, kinds: Any, above: int) -> Any:
     ids, kinds = ids[order], kinds[order]
     starts = starts_of(ids)
     lasts = lasts_of(starts, len(ids))
-    once = [sums(table[kinds], starts) == 1 for table in (ADDS, DELETES)]
+    adds, deletes, outcomes = (
+        sums(one, starts) for one in (ADDS[kinds], DELETES[kinds], kinds == HEURISTIC_ADD)
+    )
     # An id above all that were live so far has no record before these.
-    gone = (ids[starts] > above) & ADDS[kinds[starts]] & DELETES[kinds[lasts]] & once[0] & once[1]
-    spent = np.empty(len(ids), np.bool_)
-    spent[order] = np.repeat(gone, lasts - starts + 1)
-    return spent
+    begun = (ids[starts] > above) & ADDS[kinds[starts]] & (adds == 1) & (outcomes == 0)
+    found = []
+    for groups in (begun & (deletes == 1) & DELETES[kinds[lasts]], begun & (deletes == 0)):
+        chosen = np.empty(len(ids), np.bool_)
+        chosen[order] = np.repeat(groups, lasts - starts + 1)
+        found.append(chosen)
+    return found[0], found[1]
 
 
 def listed(journal: JournalFiles, live: Mapping[int, object]) -> tuple[list[layout.Item], int]:

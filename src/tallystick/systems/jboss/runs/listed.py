@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tallystick.arrow.byte_kernels import Bytes, be_int64
-from tallystick.arrow.neighbours import Longs, among, lasts_of, starts_of
+from tallystick.arrow.neighbours import Bits, Longs, among, lasts_of, starts_of
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.jboss.format import layout, messages
 from tallystick.systems.jboss.read.files import JournalFile
@@ -35,11 +35,28 @@ class ListedRecords:
         self._parts = [np.empty((0, _END + 1), np.int64)]
         self._count, self._most = 0, HELD_MIN
 
-    def add(self, where: RecordFile, records: Chunk) -> None:
-        """Add what counts of the records of a file."""
-        found = records.at(np.isin(records.counts, self._types))
-        if not len(found.rows):
+    def queues_of(self, where: RecordFile, records: Chunk) -> Longs:
+        """Return the first number in the body of each record of these types; 0 of others."""
+        queues, chosen = np.zeros(len(records.rows), np.int64), self._chosen(records)
+        queues[chosen] = self._rows(where, records.at(chosen))[:, _QUEUE]
+        return queues
+
+    def add(self, where: RecordFile, records: Chunk, queues: Longs | None = None) -> None:
+        """Add what counts of the records of a file; ``queues`` as `queues_of` gives them."""
+        chosen = self._chosen(records)
+        if not chosen.any():
             return
+        part = self._rows(where, records.at(chosen), None if queues is None else queues[chosen])
+        self._parts.append(part)
+        self._count += len(part)
+        if self._count > self._most:
+            self._most = max(HELD_MIN, 2 * len(self._listed()))
+
+    def _chosen(self, records: Chunk) -> Bits:
+        found: Bits = np.isin(records.counts, self._types)
+        return found
+
+    def _rows(self, where: RecordFile, found: Chunk, queues: Longs | None = None) -> Longs:
         # Before a body: the transaction, the id, the size of the body and the user type.
         fields = layout.ID_SIZE * (1 + INSIDE[found.kinds]) + layout.COUNT_SIZE
         fields += where.shape.fields_at + layout.USER_TYPE_SIZE
@@ -47,11 +64,11 @@ class ListedRecords:
         part[:, _ID], part[:, _TYPE], part[:, _ORDER] = found.ids, found.counts, where.order
         part[:, _BEGIN] = found.rows[:, OFFSET] + fields
         part[:, _END] = found.rows[:, OFFSET] + found.rows[:, SIZE] - layout.CHECK_SIZE
-        fill_queues(np.frombuffer(where.file.data(), np.uint8), part)
-        self._parts.append(part)
-        self._count += len(part)
-        if self._count > self._most:
-            self._most = max(HELD_MIN, 2 * len(self._listed()))
+        if queues is not None:
+            part[:, _QUEUE] = queues
+        elif len(part):
+            fill_queues(np.frombuffer(where.file.data(), np.uint8), part)
+        return part
 
     def add_one(self, placed: PlacedRecord) -> None:
         """Add a record that counts, where it is of these types."""

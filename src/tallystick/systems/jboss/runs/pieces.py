@@ -202,13 +202,15 @@ class PlainFile:
 
 def plain_file(file: JournalFile, shape: Shape, rows: Any) -> PlainFile | None:
     """Return the file of which these are the rows; None if it is not plain."""
-    data = file.data()
-    if not is_plain(rows, data, shape, file.stamp):
-        return None
+    plain = is_plain(rows, file.data(), shape, file.stamp)
+    return plain_of(file, shape, rows) if plain else None
+
+
+def plain_of(file: JournalFile, shape: Shape, rows: Any) -> PlainFile:
+    """Return the plain file of which these are the rows."""
     runs = _runs(rows)
-    return PlainFile(
-        file, shape, _facts(shape, data, rows), runs if len(runs) <= RUNS_MAX else None
-    )
+    few = runs if len(runs) <= RUNS_MAX else None
+    return PlainFile(file, shape, _facts(shape, file.data(), rows), few)
 
 
 def _runs(rows: Any) -> Any:

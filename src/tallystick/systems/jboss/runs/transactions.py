@@ -6,7 +6,7 @@ are regular (`Lives.regular`) and follows the others record by record.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -138,6 +138,11 @@ class Effects:
         A step is the effects in columns up to there, the ends of regular transactions up to there,
         and the single records from that end on. Only an end among these has an effect.
         """
+        for part, ended, singles in self.places(others):
+            yield self.records.at(part), self.closed.at(ended), singles
+
+    def places(self, others: Chunk) -> Iterator[tuple[slice, slice, Sequence[Fields]]]:
+        """Yield the steps: where in ``records`` and in ``closed`` each has its own, and singles."""
         singles = list(others.fields())
         ends = [at for at, one in enumerate(singles) if one[0] in (layout.COMMIT, layout.ROLLBACK)]
         offsets = [-1, *(singles[at][1] for at in ends), _NEVER]
@@ -150,11 +155,7 @@ class Effects:
         # step.
         bounds = [0, *ends[1:], *[len(singles)] * (2 if ends else 1)]
         for part, ended, group in zip(*map(pairwise, (counted, closed, bounds)), strict=True):
-            yield (
-                self.records.at(slice(*part)),
-                self.closed.at(slice(*ended)),
-                singles[slice(*group)],
-            )
+            yield slice(*part), slice(*ended), singles[slice(*group)]
 
 
 def effects_of(
@@ -165,11 +166,18 @@ def effects_of(
     Also which records belong to other transactions. ``opened`` are the transactions that are open
     where the part of the file begins, ``odd`` are some that are not taken for regular.
     """
+    return effects_by(records, lives_of(records), lambda lives: closed_lives(lives, opened, odd))
+
+
+def effects_by(
+    records: Chunk, lives: Lives | None, closed_of: Callable[[Lives], Any]
+) -> tuple[Effects, Any]:
+    """Return what `effects_of` does, of the lives of the records that somebody calls closed."""
     ends, wanted = records.rows[:, OFFSET] + records.rows[:, SIZE], _OUTSIDE[records.kinds]
     numbers, others = np.full(len(ends), -1), np.zeros(len(ends), np.bool_)
     prepares = closed = records.at(slice(0))
-    if (lives := lives_of(records)) is not None:
-        fitting = closed_lives(lives, opened, odd)
+    if lives is not None:
+        fitting = closed_of(lives)
         others = lives.others(fitting, len(ends))
         prepares = lives.ours.at(lives.prepares)
         last = lives.places[lives.lasts]
