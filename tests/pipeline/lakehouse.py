@@ -104,6 +104,25 @@ def _leaves_other_tables(spark: SparkSession, url: str) -> None:
         "*", "false AS _deleted", "false AS _emptied"
     ).write.jdbc(url, "earlier_batch", properties=by)
     upsert_into(url, "earlier")(batch, 0)
+    _refuses_other_columns(spark, url)
+
+
+def _refuses_other_columns(spark: SparkSession, url: str) -> None:
+    """Check what a table that is there is refused for; PostgreSQL tells capitals apart."""
+    by = {"driver": "org.postgresql.Driver"}
+    batch = batch_of_changes(spark, random_history(7, 3))
+    made = spark.read.jdbc(url, "earlier", properties=by).limit(0)
+    cases = {
+        "twice": (made, "nothing keeps a row of it from being there twice"),
+        "loud": (made.toDF(*map(str.upper, made.columns)), "has no column system; .*found SYSTEM"),
+        "texts": (made.withColumn("ordinal", made["ordinal"].cast("string")),
+                  "type in the column ordinal; expected integer; found text"),
+    }  # fmt: skip
+    for name, (frame, said) in cases.items():
+        frame.write.jdbc(url, name, properties=by)
+        with pytest.raises(OptionError, match=said):
+            upsert_into(url, name)(batch, 0)
+        assert spark.read.jdbc(url, name, properties=by).count() == 0
 
 
 def main(form: str, home: Path, jars: str) -> None:
@@ -116,8 +135,30 @@ def main(form: str, home: Path, jars: str) -> None:
     def found() -> list[Any]:
         return spark.table(table).collect()
 
-    print(merged(spark, merge_into(table, form), found))  # noqa: T201
+    kept = merged(spark, merge_into(table, form), found)
+    _takes_other_case(spark, table, form)
+    print(kept)  # noqa: T201
     spark.stop()
+
+
+def _takes_other_case(spark: SparkSession, table: str, form: str) -> None:
+    """Check that a table of the same columns in capitals, and one more, is one that is followed."""
+    loud = table.replace("table", "loud").replace("accounts", "loud")
+    types = [
+        f"`{one.name.upper()}` {one.dataType.simpleString()}" for one in spark.table(table).schema
+    ]
+    spark.sql(f"CREATE TABLE {loud} ({', '.join([*types, '`NOTED` string'])}) USING {form}")
+    rows = random_history(7, 9)
+    for _ in range(2):
+        merge_into(loud, form)(batch_of_changes(spark, rows), 0)
+    assert spark.table(loud).count() == len(newest(rows)) > 0
+    assert spark.table(loud).columns[-1] == "NOTED"
+    needed = loud.replace("loud", "needed")
+    types.append("`needed` int NOT NULL")
+    spark.sql(f"CREATE TABLE {needed} ({', '.join(types)}) USING {form}")
+    with pytest.raises(OptionError, match="has a column needed, which no row has a value for"):
+        merge_into(needed, form)(batch_of_changes(spark, rows), 0)
+    assert spark.table(needed).count() == 0
 
 
 def batch_of_changes(spark: SparkSession, rows: list[Row]) -> DataFrame:

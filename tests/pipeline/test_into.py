@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,6 +117,79 @@ def test_a_run_s_tables_are_whole_and_old_or_new_wherever_it_is_killed(
     tmp_path: Path, form: str
 ) -> None:
     assert int(run_with(form, "tests.pipeline.lake_tables", tmp_path).split()[-1]) >= 3
+
+
+RIGHT = {
+    "system": "string", "log": "string", "collection": "string", "key": "string",
+    "_commit_version": "bigint", "ordinal": "bigint", "_commit_timestamp": "timestamp",
+    "transaction": "string", "gtrid": "binary", "after": "binary", "values": "string",
+}  # fmt: skip
+"""The columns of a table that follows the feed."""
+MISFITS = {
+    "no-column": ({"ordinal": None}, "has no column ordinal; expected ordinal bigint"),
+    "other-type": ({"after": "string"}, "type in the column after; expected binary; found string"),
+    "narrower": ({"ordinal": "int"}, "type in the column ordinal; expected bigint; found int"),
+}
+
+
+def _ddl(changes: dict[str, str | None]) -> str:
+    types = {name: kind for name, kind in (RIGHT | changes).items() if kind is not None}
+    return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
+
+
+@pytest.fixture
+def table(spark: SparkSession) -> Iterator[str]:
+    spark.sql("CREATE DATABASE IF NOT EXISTS targets")
+    yield "targets.rows"
+    spark.sql("DROP DATABASE targets CASCADE")
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_a_table_of_other_columns_is_refused_in_a_sentence(
+    spark: SparkSession, table: str, case: str
+) -> None:
+    """It was an error of the engine after the first half of a batch, or text for bytes."""
+    from tallystick.pipeline.into import merge_into
+    from tallystick.pipeline.options import OptionError
+
+    changes, said = MISFITS[case]
+    spark.sql(f"CREATE TABLE {table} ({_ddl(changes)}) USING parquet")
+    rows = [history_row(1, "add", "1", after=b"one")]
+    batch = spark.createDataFrame(pa.Table.from_batches([*feed([batch_of(rows, CHANGES)])], FEED))
+    with pytest.raises(OptionError, match=f"the table {table} is there, and .*{said}") as error:
+        merge_into(table)(batch, 0)
+    assert "Nothing was written; name another table" in str(error.value)
+    assert spark.table(table).count() == 0
+
+
+def test_columns_in_other_letters_of_case_are_those_of_the_engine() -> None:
+    from tallystick.pipeline.options import OptionError
+    from tallystick.pipeline.tables.lakehouse import REQUIRED, require_fit
+
+    there = {name.upper(): kind for name, kind in RIGHT.items()} | {"noted": "string"}
+    require_fit("t", RIGHT, there, same_case=False)
+    with pytest.raises(OptionError, match=r"has no column system; .*found SYSTEM"):
+        require_fit("t", RIGHT, there, same_case=True)
+    with pytest.raises(OptionError, match="has a column noted, which no row has a value for"):
+        require_fit("t", RIGHT, there | {"noted": REQUIRED + "string"}, same_case=False)
+    with pytest.raises(OptionError, match="has a column noted"):
+        require_fit("t", RIGHT, there, same_case=False, whole=True)
+    require_fit("t", {"n": "int"}, {"n": "bigint"}, same_case=False)
+
+
+@pytest.mark.parametrize("name", ["runs", "findings", "profile"])
+def test_a_run_is_refused_where_a_table_is_another_one_s(
+    spark: SparkSession, table: str, name: str
+) -> None:
+    from tallystick.pipeline.options import OptionError
+    from tallystick.pipeline.tables.lakehouse import Lake
+
+    space = f"spark_catalog.{table.partition('.')[0]}"
+    spark.sql(f"CREATE TABLE {space}.{name} (system string, amount int) USING parquet")
+    with pytest.raises(OptionError, match=f"the table {space}.{name} is there, and has no column"):
+        Lake(spark, space, "iceberg").open()
+    found = spark.sql(f"SHOW TABLES IN {space}").collect()
+    assert [one["tableName"] for one in found] == [name]
 
 
 def test_changes_are_envelopes_with_the_old_and_the_new_row(spark: SparkSession) -> None:

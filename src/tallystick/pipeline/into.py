@@ -18,6 +18,13 @@ from tallystick.pipeline.change_feed import CHANGE_TYPE, DELETE, UPDATE_BEFORE
 from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.source.batch import collection_of
 from tallystick.pipeline.stages.envelopes import plain_envelopes, typed_envelopes
+from tallystick.pipeline.tables.lakehouse import (
+    REQUIRED,
+    columns_there,
+    is_case_sensitive,
+    require_fit,
+    types_of,
+)
 from tallystick.pipeline.typed import OF_FEED
 from tallystick.records import Kind
 
@@ -40,7 +47,7 @@ def merge_into(table: str, form: str = "delta") -> Callable[[DataFrame, int], No
 
     A row is replaced or deleted by changes of a later commit only, so a batch that is tried again
     after a failure, at whatever point, leaves the rows that it leaves when it runs once. The table
-    is made if it is missing, with the columns `COLUMNS`.
+    is made if it is missing, with the columns `COLUMNS`; one that is there may have others besides.
 
     Args:
         table: its name in SQL; of a Delta table also delta.`/path`, with an absolute path.
@@ -48,15 +55,22 @@ def merge_into(table: str, form: str = "delta") -> Callable[[DataFrame, int], No
 
     Raises:
         ValueError: there is no such form.
+
+    The function raises `OptionError` where the table is there and lacks a column, or has it in
+    another type.
     """
     if form not in FORMS:
         raise ValueError(f"there is no form {form!r}; there are {', '.join(FORMS)}")
 
     def merge(batch: DataFrame, batch_id: int) -> None:
         del batch_id  # commit versions tell what was applied
-        columns = ", ".join(f"`{one.name}` {one.dataType.simpleString()}"
-                            for one in batch.select(*COLUMNS).schema)  # fmt: skip
-        batch.sparkSession.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING {form}")
+        spark, types = batch.sparkSession, types_of(batch.select(*COLUMNS).schema)
+        there = columns_there(spark, table)
+        if there is None:
+            columns = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING {form}")
+        else:
+            require_fit(table, types, there, same_case=is_case_sensitive(spark))
         changes = batch.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE).persist()
         try:
             emptied = _emptied(changes)
@@ -88,7 +102,8 @@ def upsert_into(
         ValueError: the URL is none of PostgreSQL, or the name is one of 63 bytes or more, which
             PostgreSQL cuts: the table beside it would be the table itself.
 
-    The function raises `OptionError` where the table beside it is there and is none of batches.
+    The function raises `OptionError` where the table beside it is there and is none of batches, or
+    the table is there and lacks a column, has it in another type, or lacks the primary key.
     """
     if not url.startswith("jdbc:postgresql:"):
         raise ValueError("the URL begins with jdbc:postgresql:, as jdbc:postgresql://HOST/DATABASE")
@@ -100,6 +115,7 @@ def upsert_into(
     def upsert(batch: DataFrame, batch_id: int) -> None:
         del batch_id  # commit versions tell what was applied
         _require_of_batches(batch, url, given, beside)
+        _require_own(batch, url, given, table)
         changes = batch.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE).persist()
         try:
             emptied = _emptied(changes)
@@ -218,6 +234,9 @@ _TYPES = {"_commit_version": "bigint", "ordinal": "integer", "_commit_timestamp"
 _TYPES |= {"gtrid": "bytea", "after": "bytea"}
 """By column its type in PostgreSQL; of all others it is text."""
 
+_SHOWN = {"timestamptz": "timestamp with time zone", "varchar": "text", "character varying": "text"}
+"""Types by other names: those of the server's catalogue, and what takes the same values."""
+
 
 def _upserts(table: str, beside: str) -> list[str]:
     """Return the statements that bring the rows of a batch from the table beside it."""
@@ -256,22 +275,67 @@ def _require_of_batches(
 
     Raises `OptionError`.
     """
-    name = beside.replace("'", "''")
-    query = (
-        "SELECT attname FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped "
-        f"AND attrelid = to_regclass('{name}')"
-    )
-    found = []
-    with _postgres(batch, url, properties) as connection:
-        rows = connection.createStatement().executeQuery(query)
-        while rows.next():
-            found.append(rows.getString(1))
+    found = _columns_of(batch, url, properties, beside)
     if found and not {*KEY, *VERSION, "_deleted"} <= {*found}:
         raise OptionError(
             f"batches would replace the table {beside}, which is none of theirs",
             found=", ".join(found),
             advice="Rename it, or give the table of the feed another name",
         )
+
+
+def _require_own(batch: DataFrame, url: str, properties: Mapping[str, str], table: str) -> None:
+    """Check that the table, if it is there, takes the rows of a batch. Raises `OptionError`."""
+    there = _columns_of(batch, url, properties, table)
+    if not there:
+        return
+    kinds = {name: _TYPES.get(name, "text") for name in COLUMNS}
+    wanted = {name: _SHOWN.get(kind, kind) for name, kind in kinds.items()}
+    require_fit(table, wanted, there, same_case=True)
+    names = ", ".join(f"'{name}'" for name in sorted(KEY))
+    keys = (
+        "SELECT count(*)::text, '' FROM pg_index WHERE indisunique AND indpred IS NULL "
+        f"AND indrelid = {_regclass(table)} AND (SELECT array_agg(attname::text ORDER BY attname) "
+        f"FROM pg_attribute WHERE attrelid = indrelid AND attnum = ANY(indkey)) = ARRAY[{names}]"
+    )
+    if "0" in _pairs(batch, url, properties, keys):
+        raise OptionError(
+            f"the table {table} is there, and nothing keeps a row of it from being there twice",
+            expected=f"the primary key ({', '.join(KEY)})",
+            advice=f"Nothing was written; ALTER TABLE {table} ADD PRIMARY KEY, or name another",
+        )
+
+
+def _columns_of(
+    batch: DataFrame, url: str, properties: Mapping[str, str], table: str
+) -> dict[str, str]:
+    """Return the columns of a table of PostgreSQL, as `columns_there`; none where it is missing."""
+    query = (
+        "SELECT attname, CASE WHEN attnotnull AND NOT atthasdef AND attidentity = '' "
+        f"THEN '{REQUIRED}' ELSE '' END || format_type(atttypid, atttypmod) FROM pg_attribute "
+        f"WHERE attnum > 0 AND NOT attisdropped AND attrelid = {_regclass(table)}"
+    )
+    found = _pairs(batch, url, properties, query)
+    kinds = {name: kind.removeprefix(REQUIRED) for name, kind in found.items()}
+    return {
+        name: found[name].removesuffix(kind) + _SHOWN.get(kind, kind)
+        for name, kind in kinds.items()
+    }
+
+
+def _regclass(table: str) -> str:
+    name = table.replace("'", "''")
+    return f"to_regclass('{name}')"
+
+
+def _pairs(batch: DataFrame, url: str, properties: Mapping[str, str], query: str) -> dict[str, str]:
+    """Return the rows of two texts that a query gives."""
+    found = {}
+    with _postgres(batch, url, properties) as connection:
+        rows = connection.createStatement().executeQuery(query)
+        while rows.next():
+            found[str(rows.getString(1))] = str(rows.getString(2))
+    return found
 
 
 def _run_in_postgres(

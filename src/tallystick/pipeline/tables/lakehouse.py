@@ -7,7 +7,7 @@ In: the logs that changed, and what the last run left. Out: the tables of that f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
 from tallystick.pipeline.options import OptionError
+from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.tables import run_state
-from tallystick.pipeline.tables.output_dir import OF_LOGS, known_form
+from tallystick.pipeline.tables.output_dir import OF_LOGS, SCHEMAS, known_form
 from tallystick.pipeline.tables.run_state import RunState
 from tallystick.pipeline.tables.write_task import PROFILE_TABLE
+from tallystick.reading.profiling import PROFILE
 from tallystick.storage.source import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
 
 LAKE_FORMS = ("delta", "iceberg")
 """Forms whose tables have transactions, and versions that can be read later."""
@@ -30,9 +33,25 @@ LAKE_FORMS = ("delta", "iceberg")
 RUNS = "runs"
 """The table of at most two rows: the run that is published, and one that began after it."""
 
-_RUNS_COLUMNS = (
-    "generation bigint, state string, touched array<string>, versions map<string,string>"
-)
+_RUNS_TYPES = {
+    "generation": "bigint",
+    "state": "string",
+    "touched": "array<string>",
+    "versions": "map<string,string>",
+}
+_RUNS_COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _RUNS_TYPES.items())
+
+
+_TABLES = SCHEMAS | {PROFILE_TABLE: PROFILE}
+
+REQUIRED = "required "
+"""Stands before the type of a column in which each row has to have a value."""
+
+_FILLED = frozenset({"CURRENT_DEFAULT", "delta.generationExpression", "delta.identity.start"})
+"""In the metadata of a column: it is filled where rows have no value."""
+
+_WIDER = {"tinyint": 1, "smallint": 2, "int": 3, "integer": 3, "bigint": 4}
+"""Types of whole numbers: one takes the values of those before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +74,11 @@ class Lake:
     # -- runs -----------------------------------------------------------------------------
 
     def open(self) -> RunState | None:
-        """Return what the tables hold; logs that an unfinished run touched count as not read."""
+        """Return what the tables hold; logs that an unfinished run touched count as not read.
+
+        Raises `OptionError` where a table of other columns has the name of one of them.
+        """
+        self._require_fit()
         self._make(RUNS, _RUNS_COLUMNS)
         published, begun = self._runs()
         if published is None:
@@ -102,7 +125,7 @@ class Lake:
         names = sorted(logs) if logs is not None else None
         if names == []:
             return
-        fields = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in rows.schema)
+        fields = ", ".join(f"`{name}` {kind}" for name, kind in types_of(rows.schema).items())
         self._make(table, fields, by_log=table in (*OF_LOGS, PROFILE_TABLE))
         ours = F.lit(True) if names is None else F.col("log").isin(names)
         rows = rows.where(ours)  # a log that came meanwhile is for the next run
@@ -114,6 +137,15 @@ class Lake:
             quoted = ", ".join(_text(name) for name in names)
             writer = writer.option("replaceWhere", f"log IN ({quoted})")
         writer.save(self._place(table))
+
+    def _require_fit(self) -> None:
+        """Check that the tables that are there are those of a run: nothing is written before."""
+        wanted = {table: types_of(spark_schema(schema)) for table, schema in _TABLES.items()}
+        same_case = is_case_sensitive(self.spark)
+        for table, types in {RUNS: _RUNS_TYPES, **wanted}.items():
+            there = columns_there(self.spark, self._name(table))
+            if there is not None:
+                require_fit(self._name(table), types, there, same_case=same_case, whole=True)
 
     def _make(self, table: str, columns: str, *, by_log: bool = False) -> None:
         parts = "PARTITIONED BY (log)" if by_log else ""
@@ -166,6 +198,79 @@ def published(spark: SparkSession, root: str, form: str) -> dict[str, DataFrame]
     """
     lake = Lake(spark, root.rstrip("/"), known_form(form))
     return {table: lake.read(table, version) for table, version in lake.versions().items()}
+
+
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """Return whether names of columns that differ in case alone are two to a session."""
+    return str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+
+
+def types_of(schema: StructType) -> dict[str, str]:
+    """Return the columns of a schema with their types in SQL."""
+    return {one.name: one.dataType.simpleString() for one in schema}
+
+
+def columns_there(spark: SparkSession, table: str) -> dict[str, str] | None:
+    """Return the columns of a table with their types, or None where it is not there.
+
+    A column that has to be filled, and by what is written only, has the type ``required``.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        found: StructType = spark.table(table).schema
+    except AnalysisException:
+        return None  # who makes it says why it can be neither read nor made
+    return {one.name: _type_of(one) for one in found}
+
+
+def _type_of(column: StructField) -> str:
+    required = not column.nullable and _FILLED.isdisjoint(column.metadata)
+    return REQUIRED * required + column.dataType.simpleString()
+
+
+def require_fit(
+    table: str,
+    wanted: Mapping[str, str],
+    there: Mapping[str, str],
+    *,
+    same_case: bool,
+    whole: bool = False,
+) -> None:
+    """Check that a table that is there takes rows with columns of these names and types.
+
+    Args:
+        table: its name.
+        wanted: the types by column, of the rows.
+        there: those of the table, each after `REQUIRED` where a row has to have a value.
+        same_case: names that differ in case are two, as the table's engine has it.
+        whole: the table may have no other columns.
+
+    Raises:
+        OptionError: it does not; a column is named.
+    """
+    known = {name if same_case else name.lower(): name for name in there}
+    for name, kind in wanted.items():
+        found = known.pop(name if same_case else name.lower(), None)
+        if found is None:
+            near = [one for one in there if one.lower() == name.lower()]
+            raise _misfit(table, f"has no column {name}", f"{name} {kind}", ", ".join(near))
+        has = there[found].removeprefix(REQUIRED)
+        if has != kind and not _WIDER.get(has, 0) > _WIDER.get(kind, 9):
+            raise _misfit(table, f"has another type in the column {name}", kind, has)
+    for name in known.values():
+        if whole or there[name].startswith(REQUIRED):
+            raise _misfit(table, f"has a column {name}, which no row has a value for", "", name)
+
+
+def _misfit(table: str, problem: str, expected: str, found: str) -> OptionError:
+    return OptionError(
+        f"the table {table} is there, and {problem}",
+        expected=expected or None,
+        found=found or None,
+        advice="Nothing was written; name another table, which is made as it has to be, or drop "
+        "this one",
+    )
 
 
 def _text(value: str) -> str:
