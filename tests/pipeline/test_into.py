@@ -125,7 +125,7 @@ RIGHT = {
     "transaction": "string", "gtrid": "binary", "after": "binary", "values": "string",
 }  # fmt: skip
 """The columns of a table that follows the feed."""
-MISFITS = {
+MISFITS: dict[str, tuple[dict[str, str | None], str]] = {
     "no-column": ({"ordinal": None}, "has no column ordinal; expected ordinal bigint"),
     "other-type": ({"after": "string"}, "type in the column after; expected binary; found string"),
     "narrower": ({"ordinal": "int"}, "type in the column ordinal; expected bigint; found int"),

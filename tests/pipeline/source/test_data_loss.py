@@ -20,12 +20,14 @@ from tallystick.pipeline.source.followed_log import Ends, FollowedLog
 from tallystick.pipeline.source.positions import HistoryRewrittenError, Position
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.records import Outcome
+from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.jboss.live.log import CircularJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
 from tallystick.systems.protocol import LogSource
 from tallystick.systems.tally.live.log import TallyLog
 from tests.fixtures import fixture_dir
 from tests.pipeline.source.test_durable import SMALL, _cloudtran, _derby
+from tests.systems.derby.live.test_log import put
 
 LOSING = (True, False)
 
@@ -350,6 +352,91 @@ def test_another_file_of_the_number_that_was_read_last_is_another_history(
     new = 15 * (2 if table == "records" else 1)
     assert lenient.follow() == strict.count + new
     assert lenient.losses == 1
+
+
+@pytest.mark.parametrize("table", ["records", "changes"])
+@pytest.mark.parametrize("count", [3, 10, 30])
+def test_another_native_log_in_the_place_of_one_is_a_loss_that_is_told(
+    tmp_path: Path, table: str, count: int
+) -> None:
+    """It was read from its start without a word: what was not read of the other was lost."""
+    _native(str(tmp_path), range(10))
+    streams = [Follower(tmp_path, fails=fails, table=table) for fails in LOSING]
+    assert len({stream.follow() for stream in streams}) == 1
+    again = Follower(tmp_path, table=table)
+    again.options = replace(again.options, on_rewrite="restart")
+    again.tailer = Tailer(again.options)
+    again.follow()
+    shutil.rmtree(tmp_path)
+    _native(str(tmp_path), range(count))
+    strict, lenient = streams
+    before = strict.count
+    for _ in range(2):
+        with pytest.raises(RecordsLostError, match="another log stands in the place of the one"):
+            strict.follow()
+    assert strict.count == before
+    for _ in range(2):
+        assert lenient.follow() == before + count
+        assert lenient.losses == 1
+    assert again.follow() == before + count
+    assert again.losses == 0
+
+
+@pytest.mark.parametrize("table", ["records", "changes"])
+def test_a_derby_log_whose_file_ended_before_what_was_read_of_it_is_another(
+    tmp_path: Path, table: str
+) -> None:
+    """The next file tells where the one that was read last ended: it was read on."""
+    log = tmp_path / "log"
+    _derby(str(log), range(300))
+    streams = [Follower(log, fails=fails, table=table) for fails in LOSING]
+    before, _ = (stream.follow() for stream in streams)
+    ((read, end),) = ((one["number"], one["offset"]) for one in streams[0].position.values())
+    shutil.rmtree(log)
+    with LogToFile(str(log), buffer_size=512, switch_interval=end // 2, archive=True) as other:
+        for number in range(1000, 2000):
+            put(other, f"record {number}", number)
+    for number in range(1, read + 1):
+        (log / f"log{number}.dat").unlink()
+    strict, lenient = streams
+    with pytest.raises(RecordsLostError, match=f"log file {read} with the log up to .*{end}"):
+        strict.follow()
+    assert strict.count == before
+    assert lenient.follow() > before
+    assert lenient.losses == 1
+
+
+@pytest.mark.parametrize("table", ["records", "changes"])
+@pytest.mark.parametrize("left", [0, 40], ids=["where a record ends", "in a record"])
+def test_the_last_file_of_a_journal_that_is_cut_behind_the_position_has_lost_records(
+    tmp_path: Path, table: str, left: int
+) -> None:
+    """Files are made as long as they are going to be: nothing was said of one that is shorter."""
+    _journal(str(tmp_path), range(12))
+    streams = [Follower(tmp_path, fails=fails, table=table) for fails in LOSING]
+    read_before, _ = (stream.follow() for stream in streams)
+    (entry,) = streams[0].position.values()
+    _journal(str(tmp_path), range(12, 14))
+    whole = Path(entry["file"]).read_bytes()
+    os.truncate(entry["file"], entry["offset"] + left)
+    strict, lenient = streams
+    for _ in range(2):
+        with pytest.raises(RecordsLostError, match=f"expected {len(whole)} bytes .* as of others"):
+            strict.follow()
+        assert (lenient.follow(), lenient.losses) == (read_before, 1)
+    Path(entry["file"]).write_bytes(whole)
+    assert strict.follow() == read_before + 2
+
+
+def test_a_last_file_that_was_made_shorter_than_the_others_is_whole(tmp_path: Path) -> None:
+    """The journal has another size of files since it was opened last."""
+    _journal(str(tmp_path), range(11))
+    with CircularJournal(str(tmp_path), JournalSettings(file_size=2048)) as journal:
+        for number in range(11, 16):
+            journal.append_add_record(number + 1000, 1, bytes(700)).wait()
+    assert len({file.stat().st_size for file in tmp_path.glob("*.amq")}) == 2
+    stream = Follower(tmp_path)
+    assert stream.follow() == 16
 
 
 STATE_THEIR_END = ("native", "cloudtran")

@@ -99,6 +99,18 @@ def lost(missing: Missing, source: LogSource) -> RecordsLostError:
     )
 
 
+def replaced(source: LogSource, identity: int) -> RecordsLostError:
+    """Make the error of a log that another one has taken the place of."""
+    return RecordsLostError(
+        "another log stands in the place of the one that was read: what that one had besides is "
+        "lost",
+        file=source.path,
+        found=f"a log with the identity {identity:014x}",
+        advice="Put the log back; or read the new one from its start: onRewrite=restart does so, "
+        "and failOnDataLoss=false counts it as a loss",
+    )
+
+
 ADVICE = (
     "Compare the output with the log; failOnDataLoss=false goes on without what is lost, and "
     "onRewrite=restart with a log that was put back. Hold files back from now on: holdFolder"

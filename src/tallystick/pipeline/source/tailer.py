@@ -38,6 +38,7 @@ from tallystick.pipeline.source.positions import (
     lost,
     order_of,
     reached,
+    replaced,
     require_unchanged,
     rewritten,
 )
@@ -467,14 +468,17 @@ class _Step:
     def _join(self) -> None:
         """Begin the log anew if it is another one, or went back behind what was read.
 
-        Raises `HistoryRewrittenError` for the latter unless the options say to read it again.
+        Unless the options say to read it again, raises `HistoryRewrittenError` for the latter, and
+        loses what another log had besides.
         """
         entry, order = self.entry, self.log.order
         if entry["number"] < 0 or not order:
             self.entry = {**self.begun(entry), "since": max(order, default=(-1, ""))[0]}
             if not entry["rewrites"]:
                 self._require_start()
-        elif entry["identity"] != self.log.identity:
+        elif (now := self.log.identity) is not None and entry["identity"] != now:
+            if self.tailer.options.on_rewrite == "fail":
+                self.entry = self.tailer.lose(entry, replaced(self.log.source, now))
             self._restart()
         elif order[-1][0] < entry["number"]:
             self._require_listed()
@@ -494,7 +498,9 @@ class _Step:
             self.entry = self.tailer.lose(self.entry, error)
 
     def _restart(self) -> None:
-        self.entry = self.begun({**UNREAD, "rewrites": self.entry["rewrites"] + 1})
+        entry = self.entry
+        again: LogPosition = {**UNREAD, "rewrites": entry["rewrites"] + 1}
+        self.entry = self.begun({**again, "losses": entry["losses"], "loss": entry["loss"]})
 
     def _is_unchanged(self) -> bool:
         """Return whether the file that was read last holds what was read of it.

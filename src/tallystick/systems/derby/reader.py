@@ -304,7 +304,11 @@ class DerbyReading(Reading):
         if reached.place is None:
             joined, expected = number <= reached.number + 1, f"log file {reached.number + 1}"
         else:
-            joined = previous_end(self.log.files[number]) <= reached.place
+            ended = previous_end(self.log.files[number])
+            joined = ended <= reached.place
+            if ended < reached.place and not reached.there:  # of another log: it ended before
+                read = f"log file {reached.number} with the log up to {instant_text(reached.place)}"
+                return Missing(read, f"one that ended at {instant_text(ended)}", certain=False)
             expected = f"the log from {instant_text(reached.place)} on"
         ends = number > min(self.log.files)
         return None if joined else Missing(expected, f"log file {number}", ends_log=ends)

@@ -69,6 +69,7 @@ from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import NEWER, OLDER, extension_of
 from tallystick.systems.jboss.format.layout import (
     CONTROL_FILE,
+    FILL,
     Contents,
     Item,
     RecordType,
@@ -101,7 +102,7 @@ from tallystick.systems.jboss.read.changes import (
 )
 from tallystick.systems.jboss.read.classify import read_files
 from tallystick.systems.jboss.read.file_facts import KnownFile
-from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, open_files
+from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, most_common, open_files
 from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.records import records_of
 from tallystick.systems.jboss.read.spans import Lives, log_file, never_begun, whole_file
@@ -380,6 +381,28 @@ class JournalReading(Reading):
         )
         first = next(one for one in wanted if one not in there) if lost is None else lost
         return Missing(f"file id {first}", found, certain=False, usual=lost is None)
+
+    def stated_end(self) -> int:
+        """Return 0: a journal notes nothing of its end."""
+        return 0
+
+    def missing_at_end(self, stated: int, place: int | None) -> Missing | None:
+        """Return what is missing of a file that was cut behind the last record.
+
+        Files are filled to their size before they are used. One that is shorter than most, and
+        has fill behind its records, was made so, or has lost no more than that.
+        """
+        del stated
+        size = most_common(one.size for one in self.journal.files) or 0
+        for file in self.journal.files:
+            read = (place or 0) - place_of(file, 0) if file.path in self._ids else 1 << 32
+            if read >> 32 > 0 or file.size >= size:
+                continue
+            rest = bytes(file.data()[max(read, self.journal.shape(file).header_size) :])
+            if not rest or rest.strip(FILL):
+                found = f"{file.size} bytes"
+                return Missing(f"{size} bytes of {file.name}, as of others", found, certain=False)
+        return None
 
     @cached_property
     def _lost(self) -> list[range]:
