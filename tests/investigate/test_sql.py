@@ -127,6 +127,7 @@ CONDITIONS = [
     ("changes", "_commit_timestamp IS NULL OR _commit_timestamp > TIMESTAMPTZ '2001-01-01'"),
     ("changes", "_commit_version BETWEEN 1 AND 1000000 AND ordinal % 2 = 0"),
     ("changes", "collection = 'APP.T' AND kind IN ('add', 'delete')"),
+    ("changes", "collection LIKE '%.%' AND key < '5' OR system = 'tally'"),
     ("files", "redundant OR size > 1000"),
     ("files", "redundant IS NOT TRUE"),
     ("transactions", "complete AND state <> 'committed'"),

@@ -5,10 +5,14 @@ from __future__ import annotations
 import datetime
 import json
 import random
+from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tallystick.arrow.schemas import CHANGES, batch_of
@@ -19,6 +23,8 @@ from tallystick.pipeline.planning import find
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.tailer import Tailer
+from tallystick.pipeline.task import fed
+from tallystick.reading.tables import Condition
 from tallystick.records import Change, Xid
 from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.protocol import ReadOptions
@@ -84,6 +90,31 @@ def test_a_delete_and_an_add_of_a_key_in_one_transaction_are_an_update(size: int
         ("truncate", "", None, None),
         ("delete", "7", None, None),
     ]
+
+
+@pytest.mark.parametrize(("column", "value"), [("key", "1"), ("collection", "T"), ("kind", "add")])
+@pytest.mark.parametrize("size", [2, 8])
+def test_a_condition_takes_no_row_of_an_update_away(size: int, column: str, value: str) -> None:
+    """A delete and an add are an update only where they follow each other in the whole log."""
+    drawn, seen = random.Random(size), Counter[str]()
+    for _ in range(5):
+        rows = [
+            _row(drawn.choice(["add", "delete"]), drawn.choice("12"), collection=drawn.choice("TU"),
+                 commit_sequence=1 + number // 9)
+            for number in range(40)
+        ]  # fmt: skip
+        batches = [batch_of(rows[at : at + size], CHANGES) for at in range(0, len(rows), size)]
+        wanted = pc.field(column) == value
+        condition = Condition([column], partial(pa.RecordBatch.filter, mask=wanted))
+        options = SourceOptions((), table="changes")
+        whole = list(fed(batches, options))
+        left = list(fed(batches, replace(options, condition=condition)))
+        expected = [row for one in whole for row in one.filter(wanted).to_pylist()]
+        assert [row for one in left for row in one.filter(wanted).to_pylist()] == expected
+        seen["updates"] += sum("update" in row["_change_type"] for row in expected)
+        seen["fewer"] += sum(one.num_rows for one in left) < sum(one.num_rows for one in whole)
+    assert seen["updates"]
+    assert size < 8 or (column != "kind") == bool(seen["fewer"])
 
 
 @pytest.mark.parametrize(

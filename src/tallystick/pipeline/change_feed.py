@@ -55,7 +55,7 @@ UPDATE_BEFORE, UPDATE_AFTER = "update_preimage", "update_postimage"
 
 _TYPES = {Kind.ADD: INSERT, Kind.UPDATE: UPDATE_AFTER, Kind.DELETE: DELETE}
 
-_ONE_KEY = ("system", "log", "commit_sequence", "collection", "key")
+ONE_KEY = frozenset({"system", "log", "commit_sequence", "collection", "key"})
 """Columns that are equal in a delete and an add that together are an update."""
 
 _MICROSECONDS = {Clock.WALL_MS: (1_000, 1), Clock.WALL_US: (1, 1), Clock.WALL_NS: (1, 1_000)}
@@ -108,7 +108,7 @@ def feed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    types = np.array([_TYPES.get(Kind(kind), kind) for kind in batch["kind"].to_pylist()], object)
+    types = _types(batch["kind"])
     updated = _updated(batch, types)
     rows, types[updated + 1] = np.arange(batch.num_rows), UPDATE_AFTER
     before_at = rows.copy()
@@ -123,21 +123,30 @@ def _rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     preimage = first & has_image[places]
     taken = pa.RecordBatch.from_arrays(
         [before if name == "before" else batch[name] for name in CHANGES.names], schema=CHANGES
-    ).take(pa.array(places))
+    )
+    if not np.array_equal(places, rows):  # else each row is one of the feed
+        taken, old, types = taken.take(pa.array(places)), old.take(pa.array(places)), types[places]
     columns = {name: taken[name] for name in CHANGES.names}
     columns["after"] = pc.if_else(pa.array(preimage), pa.scalar(None, pa.binary()), taken["after"])
-    is_old = pa.array(preimage | (types[places] == DELETE))
-    columns["values"] = pc.if_else(is_old, old.take(pa.array(places)), taken["values"])
-    columns[CHANGE_TYPE] = pa.array(np.where(preimage, UPDATE_BEFORE, types[places]), pa.string())
+    is_old = pa.array(preimage | (types == DELETE))
+    columns["values"] = pc.if_else(is_old, old, taken["values"])
+    columns[CHANGE_TYPE] = pa.array(np.where(preimage, UPDATE_BEFORE, types), pa.string())
     columns["_commit_version"] = taken["commit_sequence"]
     columns["_commit_timestamp"] = _timestamps(taken)
     return pa.RecordBatch.from_arrays([columns[name] for name in FEED.names], schema=FEED)
 
 
+def _types(kinds: pa.Array) -> npt.NDArray[np.object_]:
+    coded = kinds.dictionary_encode()
+    names = [_TYPES.get(Kind(kind), kind) for kind in coded.dictionary.to_pylist()]
+    found: npt.NDArray[np.object_] = np.array(names, object)[coded.indices.to_numpy()]
+    return found
+
+
 def _updated(batch: pa.RecordBatch, types: npt.NDArray[np.object_]) -> npt.NDArray[np.int64]:
     """Return the rows of deletes whose key is added again by the next row."""
     found = (types[:-1] == DELETE) & (types[1:] == INSERT)
-    for name in _ONE_KEY:
+    for name in ONE_KEY:
         same = pc.equal(batch[name].slice(0, batch.num_rows - 1), batch[name].slice(1))
         found &= same.to_numpy(zero_copy_only=False).astype(bool)
     return np.flatnonzero(found)

@@ -14,9 +14,23 @@ from functools import cache, cached_property, partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
-from tallystick.arrow.schemas import BATCH_ROWS, COLLECTIONS, batches_of_changes, with_codes
+from tallystick.arrow.schemas import (
+    BATCH_ROWS,
+    CHANGES,
+    COLLECTIONS,
+    batches_of_changes,
+    with_codes,
+)
 from tallystick.errors import TallystickError
-from tallystick.pipeline.change_feed import EVERYTHING, NEEDED, TIMESTAMP, feed, stamped, within
+from tallystick.pipeline.change_feed import (
+    EVERYTHING,
+    NEEDED,
+    ONE_KEY,
+    TIMESTAMP,
+    feed,
+    stamped,
+    within,
+)
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import (
     JUDGED,
@@ -76,8 +90,8 @@ def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     batches = fed(read, options) if options.feeds else bounded(read, options)
     if options.timestamps:
         batches = map(stamped, batches)
-    for batch in _joined(chain(batches, finding_batches(list(task.problems)))):
-        yield options.wanted(batch)
+    found = chain(batches, finding_batches(list(task.problems)))
+    yield from _joined(map(options.wanted, found))
     _freeze_loaded_objects()
 
 
@@ -113,7 +127,11 @@ def bounded(batches: Iterable[pa.RecordBatch], options: SourceOptions) -> Iterat
 
 def fed(batches: Iterable[pa.RecordBatch], options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield changes as a feed, in the columns of their collection where one is wanted."""
-    rows = feed(bounded(batches, options))
+    condition, batches = options.condition, bounded(batches, options)
+    if condition is not None and not options.typed and ONE_KEY.issuperset(condition.columns):
+        # A delete and an add that are an update follow each other, and fit both or neither.
+        batches = (condition.narrowed(one, CHANGES, around=1) for one in batches)
+    rows = feed(batches)
     if not options.typed:
         return rows
     asked = options.schema.names

@@ -51,17 +51,20 @@ class Condition:
     columns: Sequence[str]
     taken: Callable[[pa.RecordBatch], pa.RecordBatch | pa.Table]
 
-    def narrowed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    def narrowed(self, batch: pa.RecordBatch, schema: pa.Schema, around: int = 0) -> pa.RecordBatch:
         """Return the rows from the first to the last one that is asked for.
 
-        ``schema`` has the kinds that the columns have where the condition looks at them.
+        ``schema`` has the kinds that the columns have where the condition looks at them. With
+        ``around``, as many rows that are not asked for stand beside them as stood there, up to so
+        many; of a batch without rows that are asked for, so many are left.
         """
         found = self.rows(batch, schema)
         if not len(found):
-            return batch.slice(0, 0)
+            return batch.slice(0, around)
         # Not the rows alone: to take these of views would copy what the views are of.
         first, last = found[[0, -1]].tolist()
-        return batch.slice(first, last + 1 - first)
+        first = max(first - around, 0)
+        return batch.slice(first, last + 1 + around - first)
 
     def rows(self, batch: pa.RecordBatch, schema: pa.Schema) -> Longs:
         """Return the numbers of the rows that are asked for; ``schema`` as for `narrowed`."""
