@@ -582,9 +582,13 @@ def _written_end(descriptor: int, size: int) -> int:
     return 0
 
 
-def with_zeros(path: str, part: bytes, begin: int, size: int) -> ByteSource:
-    """Return a part of a file at its place, with zeros around it that take no memory."""
+def with_zeros(path: str, part: bytes, begin: int, size: int, head: bytes = b"") -> ByteSource:
+    """Return a part of a file at its place, with zeros around it that take no memory.
+
+    ``head`` stands where the file begins.
+    """
     # Longer than the file: so it is never taken for the mapped file, whose pages may be let go.
     room = mmap.mmap(-1, size + 1)
+    room[: len(head)] = head
     room[begin : begin + len(part)] = part
     return ByteSource(path, memoryview(room).toreadonly()[:size], _map=room)

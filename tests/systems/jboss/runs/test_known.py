@@ -73,11 +73,16 @@ def _rests(source: LogSource, size: int = WHOLE) -> list[bytes]:
     return rests
 
 
+def _tables(reading: JournalReading) -> dict[str, list[dict[str, Any]]]:
+    return {
+        one: [row for each in batches_of(reading, one) for row in each.to_pylist()]
+        for one in ("files", "findings", "logs")
+    }
+
+
 def _told(reading: JournalReading) -> dict[str, list[dict[str, Any]]]:
-    tables = ("files", "findings", "logs")
-    rows = {one: [row for each in batches_of(reading, one) for row in each.to_pylist()]
-            for one in tables}  # fmt: skip
-    return rows | {"verdict": [json.loads(json.dumps(reading.verdict().to_dict()))]}
+    verdict = json.loads(json.dumps(reading.verdict().to_dict()))
+    return _tables(reading) | {"verdict": [verdict]}
 
 
 def _same(source: LogSource, size: int = WHOLE) -> None:
@@ -194,6 +199,15 @@ def test_a_file_that_was_written_since_is_read(tmp_path: Path, taken: list[bool]
     source = _log(tmp_path, _ordinary(1), [*_ordinary(20), add(40)])
     assert _told(_reading(source).knowing(rests)) == _told(_reading(source))
     assert taken == [True, False]
+
+
+def test_only_what_follows_the_last_record_is_read_again(tmp_path: Path) -> None:
+    source = _log(tmp_path, _ordinary(1), _ordinary(20))
+    rests, expected = _rests(source), _tables(_reading(source))
+    for path in source.files:
+        data = Path(path).read_bytes()
+        Path(path).write_bytes(data[:20] + bytes(80) + data[100:])
+    assert _tables(_reading(source).knowing(rests)) == expected
 
 
 def test_a_file_of_which_too_much_remains_is_read(

@@ -9,6 +9,7 @@ the same; what it does not apply is read.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -17,10 +18,18 @@ import numpy as np
 from tallystick.arrow.neighbours import Bits, Longs
 from tallystick.records import Outcome
 from tallystick.storage.crc import crc32
-from tallystick.systems.jboss.format.layout import COMMIT, ELEMENTS, LONG_MAX, LONG_MIN, PREPARE
+from tallystick.storage.source import ByteSource, read_part, with_zeros
+from tallystick.systems.jboss.format.layout import (
+    COMMIT,
+    ELEMENTS,
+    LONG_MAX,
+    LONG_MIN,
+    PREPARE,
+    Shape,
+)
 from tallystick.systems.jboss.read.analysis import Analyser
 from tallystick.systems.jboss.read.file_facts import FileFacts
-from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
+from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, Sources
 from tallystick.systems.jboss.read.replay import RecordFile
 from tallystick.systems.jboss.read.scan import OFFSET, ROW, SIZE
 from tallystick.systems.jboss.runs.analysis import (
@@ -291,6 +300,9 @@ class KnownParts:
     def __init__(self, rests: Mapping[str, bytes]) -> None:
         self._rests = rests
         self._applied = set[str]()
+        self._ends: dict[str, tuple[bytes, int, int]] = {}
+        """Path of a file -> its head, where its last record ends, and its size."""
+        self._sources = Sources(self._opened)
 
     def apply(
         self, found: AnalysisInRuns, journal: JournalFiles, file: JournalFile, order: int
@@ -304,7 +316,7 @@ class KnownParts:
             return False
         rest = unpacked(self._rests[file.path], _Rest.built)
         shape, analyser = journal.shape(file), found.analyser
-        plain = PlainFile(file, shape, rest.facts, rest.runs)
+        plain = self._plain(file, shape, rest)
         same = (file.stamp, file.size, _after(plain)) == rest[:3]
         if not same or not _follows(rest, analyser):
             return False
@@ -321,6 +333,19 @@ class KnownParts:
         found.count.in_runs += rest.facts.records - len(rest.singles)
         self._applied.add(file.path)
         return True
+
+    def _plain(self, file: JournalFile, shape: Shape, rest: _Rest) -> PlainFile:
+        """Return the file of which only the head and what follows its last record is read."""
+        if rest.facts.gaps:  # they are looked at, too
+            return PlainFile(file, shape, rest.facts, rest.runs)
+        self._ends[file.path] = file.head, rest.facts.end, rest.size
+        end = replace(file, sources=self._sources)
+        return PlainFile(end, shape, rest.facts, rest.runs, file)
+
+    def _opened(self, path: str) -> ByteSource:
+        head, end, size = self._ends[path]
+        part = read_part(path, end, max(0, size - end) + 1)
+        return with_zeros(path, part, end, end + len(part), head[:end])
 
     def deleted(self, file: JournalFile) -> Longs | None:
         """Return the ids in the deletes of a file that was applied; None of others."""

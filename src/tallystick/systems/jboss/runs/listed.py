@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tallystick.arrow.byte_kernels import Bytes, be_int64
-from tallystick.arrow.neighbours import Bits, Longs, among, lasts_of, starts_of
+from tallystick.arrow.neighbours import Bits, Longs, among, lasts_of, marked, starts_of
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.jboss.format import layout, messages
 from tallystick.systems.jboss.read.files import JournalFile
@@ -31,7 +31,9 @@ class ListedRecords:
     """The records of some user types; ``live`` has the ids of those that are live now."""
 
     def __init__(self, user_types: Collection[int], live: Mapping[int, object]) -> None:
-        self._types, self._live = np.array(sorted(user_types), np.int64), live
+        self._types, self._live = frozenset(user_types), live
+        # User types are signed bytes.
+        self._listed_types = marked(one & 0xFF for one in user_types)
         self._parts = [np.empty((0, _END + 1), np.int64)]
         self._count, self._most = 0, HELD_MIN
 
@@ -53,7 +55,7 @@ class ListedRecords:
             self._most = max(HELD_MIN, 2 * len(self._listed()))
 
     def _chosen(self, records: Chunk) -> Bits:
-        found: Bits = np.isin(records.counts, self._types)
+        found: Bits = self._listed_types[records.counts & 0xFF]
         return found
 
     def _rows(self, where: RecordFile, found: Chunk, queues: Longs | None = None) -> Longs:

@@ -121,13 +121,19 @@ def is_plain(rows: Any, data: memoryview, shape: Shape, stamp: int) -> bool:
 class PlainFile:
     """A `KnownFile` of valid records, stale ones and fill; its rows are found anew when needed.
 
-    ``few_runs`` are rows of its runs; None where there are more than `RUNS_MAX`.
+    Attributes:
+        file: the file.
+        shape: the shape of its records.
+        facts: what they prove of it.
+        few_runs: rows of its runs; None where there are more than `RUNS_MAX`.
+        whole: the file, where ``file`` holds nothing before the end of its last record.
     """
 
     file: JournalFile
     shape: Shape
     facts: FileFacts
     few_runs: Any | None = None
+    whole: JournalFile | None = None
 
     @property
     def unheaded_id(self) -> int | None:
@@ -147,14 +153,14 @@ class PlainFile:
     def runs(self) -> Iterator[Classified]:
         """Yield neighbouring records of one outcome as one range."""
         if self.few_runs is None:
-            return _classified(_runs(file_rows(self.file, self.shape)))
+            return _classified(_runs(self._rows()))
         return _classified(self.few_runs)
 
     def earlier_adds(self) -> Iterable[int]:
         """Return the ids of records that were added in an untouched earlier life."""
         if self.has_records:
             return []
-        rows = file_rows(self.file, self.shape)
+        rows = self._rows()
         # A new life writes from the header on: an earlier one is untouched only if its first record
         # is.
         if not len(rows) or rows[0, OFFSET] != self.shape.header_size:
@@ -163,7 +169,7 @@ class PlainFile:
 
     def deletes(self) -> Iterable[int]:
         """Return the ids of records that any whole record in the file deletes."""
-        rows = file_rows(self.file, self.shape)
+        rows = self._rows()
         return self._ids(rows[_whole(rows)], _DELETES)
 
     def first_added(self) -> int | None:
@@ -190,12 +196,19 @@ class PlainFile:
         found: list[int] = np.unique(numbers[(numbers > low) & (numbers < high)]).tolist()
         return found
 
+    @property
+    def _read(self) -> JournalFile:
+        return self.whole or self.file
+
+    def _rows(self) -> Any:
+        return file_rows(self._read, self.shape)
+
     def _records(self) -> Chunk:
-        rows = valid_rows(file_rows(self.file, self.shape))
-        return chunk_of(self.shape, self.file.data(), rows)
+        rows = valid_rows(self._rows())
+        return chunk_of(self.shape, self._read.data(), rows)
 
     def _ids(self, rows: Any, kinds: Any) -> list[int]:
-        data = self.file.data()
+        data = self._read.data()
         wanted = kinds[np.frombuffer(data, np.uint8)[rows[:, OFFSET]]]
         return [number for _, _, _, _, number, _ in fields_of(self.shape, data, rows[wanted])]
 
