@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -202,3 +203,17 @@ def test_what_is_no_moment_of_the_log_is_an_error(
 ) -> None:
     with pytest.raises(error, match=said):
         list(asof(ESTATE / system, moment, table))
+
+
+def test_before_a_transaction_of_which_the_number_means_several_its_commit_follows_it() -> None:
+    """Sessions of H2 have numbers, and any number of transactions each."""
+    path = ESTATE / "h2"
+    changes = [one for one in committed(path) if one.transaction is not None]
+    number = Counter(one.transaction for one in changes).most_common(1)[0][0]
+    commits = sorted({one.commit_sequence for one in changes if one.transaction == number})
+    with pytest.raises(TransactionUsageError, match=f"or its commit as {number}@"):
+        list(asof(path, Moment(before=number)))
+    found = list(asof(path, Moment(before=f"{number}@{commits[1]}")))
+    assert found == list(asof(path, Moment(lsn=commits[1] - 1)))
+    with pytest.raises(TransactionUsageError, match=f"transaction {number}@999999999"):
+        list(asof(path, Moment(before=f"{number}@999999999")))

@@ -600,3 +600,21 @@ def test_a_kind_that_only_records_have_is_refused_with_those_of_rows(table: str)
             continue
         with pytest.raises(UnsupportedFormatError, match="expected one of add, update, delete"):
             wanted.require_columns(table)
+
+
+@pytest.mark.parametrize("system", ["h2", "derby", "artemis"])
+def test_a_transaction_is_found_by_its_number_and_its_commit(system: str) -> None:
+    path = EXAMPLES / "mid-phase-two" / system
+    every = [one for one in rows(path) if one.fate is Fate.COMMITTED and one.change.transaction]
+    last = every[-1].change
+    name = f"{last.transaction}@{last.commit_sequence}"
+    expected = [
+        one for one in every
+        if (one.change.transaction, one.change.commit_sequence)
+        == (last.transaction, last.commit_sequence)
+    ]  # fmt: skip
+    assert list(rows(path, Filter(transaction=name))) == expected != []
+    found = read_arrow(path, "changes", wanted=Filter(transaction=name))
+    assert found.read_all().num_rows == len(expected)
+    with pytest.raises(TransactionUsageError, match=r"Did you mean .*@"):
+        list(rows(path, Filter(transaction=f"{last.transaction}@999999999")))

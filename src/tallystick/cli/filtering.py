@@ -55,7 +55,9 @@ _NAMED = re.compile(
 _KINDS = click.Choice([one.value for one in Kind])
 COLLECTION_HELP = "Table, queue or resource."
 _OPTIONS = (
-    click.option("--transaction", help="Number of the transaction in its log."),
+    click.option(
+        "--transaction", help="Number of the transaction in its log; of rows also NUMBER@COMMIT."
+    ),
     click.option("--gtrid", help="Global transaction, by the beginning of its id in any spelling."),
     click.option(
         "--since",

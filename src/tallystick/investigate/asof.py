@@ -16,7 +16,7 @@ from typing import Any
 
 from tallystick.errors import TallystickError, TransactionUsageError, UnsupportedFormatError
 from tallystick.investigate.rows import meant_name, require_table, rows_of
-from tallystick.reading.filters import TIME_OF_DAY, Filter, ns_of, time_text
+from tallystick.reading.filters import PLACED, TIME_OF_DAY, Filter, ns_of, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import Paths, Survey, deliver, survey
 from tallystick.records import Change, Fate, Finding, Kind, jsonable
@@ -90,7 +90,7 @@ def asof(
         TransactionUsageError: no transaction here is the one that is named, or several are.
     """
     found = survey(path, options=options).refuse_unknown_settings()
-    if moment.before is not None and not moment.before.isdecimal():
+    if moment.before is not None and not _is_number(moment.before):
         gtrid = found.known_filter(Filter(gtrid=moment.before), "rows").gtrid
         moment = replace(moment, before=gtrid)
     names, ended = set[str](), False
@@ -126,6 +126,10 @@ def asof(
     deliver(found, problems)
 
 
+def _is_number(name: str) -> bool:
+    return PLACED.sub(r"\1", name).isdecimal()
+
+
 def _limit(
     found: Survey, reading: LogReading, moment: Moment
 ) -> tuple[str, int] | TallystickError | None:
@@ -137,12 +141,18 @@ def _limit(
         commits = {
             one.commit_sequence
             for one in reading.changes()
-            if moment.before in (one.transaction, one.gtrid and one.gtrid.hex())
+            if moment.before
+            in (
+                one.transaction,
+                f"{one.transaction}@{one.commit_sequence}",
+                one.gtrid and one.gtrid.hex(),
+            )
         }
         if len(commits) > 1:
+            how = f"an LSN, or its commit as {moment.before}@{max(commits)}"
             return TransactionUsageError(
                 f"{len(commits):,} transactions of {log_name(reading.source)} have the number "
-                f"{moment.before}", advice="Name its global id, or an LSN",
+                f"{moment.before}", advice=f"Name its global id, or {how}",
             )  # fmt: skip
         return ("commit_sequence", commits.pop() - 1) if commits else None
     first = next(iter(reading.records()), None)

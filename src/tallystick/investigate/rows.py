@@ -143,6 +143,7 @@ def _dicts(some: Group, clock: Clock) -> Iterator[dict[str, Any]]:
 
 
 def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]]:
+    asked = wanted.transaction
     wanted = found.refuse_unknown_settings().known_filter(wanted, "rows")
     names, taken, before = set[str](), False, len(found.problems)
     columns = set[str]()
@@ -161,7 +162,7 @@ def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]
                 yield one
     if taken:
         return
-    found.require_named(Filter(transaction=wanted.transaction), "rows")
+    _require_transaction(asked, wanted, found)
     table, resource = (meant_name(one, names) for one in (wanted.table, wanted.resource))
     if (table, resource) != (wanted.table, wanted.resource):
         del found.problems[before:]  # they are found again
@@ -174,6 +175,15 @@ def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]
         _require_column(wanted.key, columns, found)
     if wanted.key is not None and not any(map(is_severe, found.problems)):
         wanted.require("key", _keys(found, wanted, wanted.key))
+
+
+def _require_transaction(asked: str | None, wanted: Filter, found: Survey) -> None:
+    """Check that a transaction is there, by its number and where asked so by its commit, too."""
+    found.require_named(Filter(transaction=wanted.transaction), "rows")
+    if asked != wanted.transaction and not any(map(is_severe, found.problems)):
+        changes = (one for reading in found.readings() for one in reading.changes())
+        placed = (f"{one.transaction}@{one.commit_sequence}" for one in changes)
+        Filter(transaction=asked).require("transaction", placed)
 
 
 def _keys(found: Survey, wanted: Filter, key: str) -> Iterator[str]:

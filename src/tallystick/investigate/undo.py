@@ -7,7 +7,6 @@ Nothing is run, and nothing is written: a person looks at them first.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from tallystick.investigate.steps import (
     grouped,
 )
 from tallystick.printable import printable
-from tallystick.reading.filters import Filter
+from tallystick.reading.filters import PLACED, Filter
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import Path, Survey, deliver, survey
 from tallystick.reconcile.ids import PREFIX_MIN
@@ -33,7 +32,6 @@ from tallystick.records import Change, Fate, Finding, Kind, Row, jsonable
 from tallystick.systems.protocol import Dialect, LogReading, ReadOptions
 from tallystick.systems.registry import system
 
-_PLACED = re.compile(r"(.+)@\d+")
 _CANDIDATES_MAX = 4
 _SOURCES = (LOG, DATABASE, "cannot_tell")
 _FATES = {
@@ -212,7 +210,7 @@ def _reversals(
 ) -> list[Reversal]:
     found = survey(path, options=options).refuse_unknown_settings()
     wanted, near = transaction.strip(), deque[str](maxlen=_CANDIDATES_MAX)
-    placed = _PLACED.fullmatch(wanted)
+    placed = PLACED.fullmatch(wanted)
     number = placed[1] if placed else wanted
 
     def is_called(change: Change) -> bool:

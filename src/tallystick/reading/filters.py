@@ -6,6 +6,7 @@ the same for `rows`, `scan` and the tables of `read_arrow`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -69,6 +70,8 @@ KINDS: Mapping[str, tuple[Kind, ...]] = {
     "rows": _KINDS_OF_CHANGES, "changes": _KINDS_OF_CHANGES, "records": tuple(Kind),
 }  # fmt: skip
 """By table the kinds that its rows have."""
+PLACED = re.compile(r"(.+)@(\d{1,19})")
+"""A transaction by its number, which several may have, and that of its commit."""
 NAMED = {
     "transaction": ("no transaction here is", "No transaction here has a number"),
     "table": ("no table, queue or resource here is called", "Nothing here has one"),
@@ -87,7 +90,8 @@ class Filter:
 
     Attributes:
         fates: of rows, one of these.
-        transaction: the number of the transaction in its log.
+        transaction: the number of the transaction in its log; of rows and changes also with ``@``
+            and the number of its commit.
         gtrid: the global transaction, by the beginning of its id in any spelling; whole, as hex,
             once it is `known_among` others.
         table: the table, queue or resource, by any of its names.
@@ -126,6 +130,14 @@ class Filter:
     def numbered(self) -> bool:
         """Whether it asks for LSNs."""
         return self.from_lsn is not None or self.to_lsn is not None
+
+    def of_commit(self) -> Filter:
+        """Return the filter by number and commit, where a transaction is named by both."""
+        if self.transaction is None or not (found := PLACED.fullmatch(self.transaction)):
+            return self
+        commit = int(found[2])
+        least, most = max(commit, self.from_lsn or commit), min(commit, self.to_lsn or commit)
+        return replace(self, transaction=found[1], from_lsn=least, to_lsn=most)
 
     def known_among(self, known: Iterable[Xid]) -> Filter:
         """Return the filter with the whole id of the one global transaction that is meant.

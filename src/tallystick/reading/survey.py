@@ -184,6 +184,8 @@ class Survey:
             TransactionUsageError: there is no such global transaction, or more than one.
         """
         wanted.require_columns(table)
+        if table in ("rows", "changes"):
+            wanted = wanted.of_commit()
         try:
             return wanted if wanted.gtrid is None else wanted.known_among(self._xids())
         except TransactionUsageError as error:

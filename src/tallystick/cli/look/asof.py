@@ -38,7 +38,9 @@ _KNOWN = {
 @paths_argument
 @click.option("--time", metavar="TIME", callback=moment_of, help="After all commits up to it.")
 @click.option("--lsn", type=int, help="After all commits up to this one.")
-@click.option("--before", metavar="TX", help="Before a transaction: its number, or its global id.")
+@click.option(
+    "--before", metavar="TX", help="Before a transaction: number, NUMBER@COMMIT, global id."
+)
 @click.option("--table", "--collection", "table", help=COLLECTION_HELP)
 @as_json
 @reading_options
