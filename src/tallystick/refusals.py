@@ -6,11 +6,17 @@ In: an `OSError`. Out: its reason, the file that it is about, and what can be do
 from __future__ import annotations
 
 import errno
+import re
+
+from tallystick.errors import TallystickError
 
 SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, a quota, a limit of the size of files: what was refused has changed nothing."""
 ROOM_ERRORS = (*SPACE_ERRORS, errno.EMFILE, errno.ENFILE)
 """What may go on later: there is no space now, or no file descriptor."""
+
+_OF_ARROW = re.compile(r"Detail: \[errno \d+\] (.+)$")
+"""How Arrow says what the operating system says, behind words of its own."""
 
 _IN_THE_WAY = "Something else stands at this place; move it away, or choose another path"
 _ADVICE = {
@@ -32,7 +38,8 @@ _ADVICE = {
 
 def reason_of(error: OSError) -> str:
     """Return why a call failed."""
-    return error.strerror or str(error) or type(error).__name__
+    said = error.strerror or str(error) or type(error).__name__
+    return said if (found := _OF_ARROW.search(said)) is None else found[1]
 
 
 def file_of(error: OSError, path: str) -> str:
@@ -48,3 +55,12 @@ def advice_on(error: OSError) -> str | None:
 def room_advice(error: OSError) -> str:
     """Return what makes room where there was none for a call."""
     return advice_on(error) or "Free space"
+
+
+def refused(error: OSError, place: str) -> TallystickError:
+    """Return the error of work that cannot go on, as a call failed at a place at least."""
+    return TallystickError(
+        f"the work cannot go on: {reason_of(error)}",
+        file=file_of(error, place) or None,
+        advice=room_advice(error) if error.errno in SPACE_ERRORS else advice_on(error),
+    )

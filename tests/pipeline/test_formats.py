@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 from tallystick.errors import TallystickError
 from tallystick.indoubt.listing import InDoubtReport, gathered
@@ -17,6 +19,7 @@ from tallystick.pipeline.session import own_errors
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.tables import output_dir
 from tallystick.pipeline.tables.output_dir import SCHEMAS, TableFolder, TableSpace
+from tallystick.pipeline.tables.write_task import FileRewrite, do_all
 from tallystick.reading.tables import TABLES
 from tests.fixtures import fixture_dir
 
@@ -98,3 +101,33 @@ def test_a_failure_says_its_own_sentence(spark: SparkSession, tmp_path: Path) ->
         spark.read.format("tallystick").option("table", "nosuch").load(str(tmp_path)).collect()
     assert len(str(caught.value)) < 300
     assert "Traceback" not in str(caught.value)
+
+
+def test_a_worker_says_in_a_sentence_what_the_system_refuses_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It was "this should not have happened", with 1,700 characters of traceback."""
+    work = FileRewrite(str(tmp_path / "gone.parquet"), str(tmp_path), frozenset(), "snappy")
+    with pytest.raises(TallystickError) as caught, own_errors():
+        do_all(spark, [work], str(tmp_path))
+    said = f"{tmp_path}: the work cannot go on: No such file or directory. It vanished or was never"
+    assert str(caught.value).startswith(said)
+    assert "Traceback" not in str(caught.value)
+
+
+FULL = "No space left on device"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, FULL),
+        OSError(28, f"Error writing bytes to file. Detail: [errno 28] {FULL}"),
+        PySparkException(f"Job aborted: java.io.IOException: {FULL}\n\tat java.base/sun.nio.ch"),
+    ],
+    ids=["here", "in Arrow", "in Java"],
+)
+def test_a_full_disk_is_a_sentence_wherever_it_is_met(error: Exception) -> None:
+    with pytest.raises(TallystickError) as caught, own_errors("tables"):
+        raise error
+    assert str(caught.value) == f"tables: the work cannot go on: {FULL}. Free space"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from tallystick.cli.build.pipeline import command
+from tallystick.cli.build.pipeline import _build, command
 from tallystick.errors import LogUnreadableError
 from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.runner import OUTPUT, Run
@@ -96,6 +97,40 @@ def test_a_stream_that_is_asked_to_end_in_its_first_round_ends_after_it(
             signal.signal(one, handler)
     assert said.exit_code == 0, said.output
     assert len(rounds) == 2
+
+
+def test_a_run_that_is_interrupted_ends_spark_by_another_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The one of this thread waits for an answer; py4j printed a traceback, and Java was left."""
+    ended: list[threading.Thread] = []
+
+    class Session:
+        def stop(self) -> None:
+            ended.append(threading.current_thread())
+
+    def start(*_: object) -> Session:
+        signal.signal(signal.SIGINT, lambda *_: pytest.fail("Spark's own handler"))
+        return Session()
+
+    def work(*_: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            logging.getLogger().error("as py4j says it")
+
+    monkeypatch.setattr("tallystick.pipeline.session.start", start)
+    monkeypatch.setattr(Run, "__call__", work)
+    before = signal.getsignal(signal.SIGINT)
+    job = Run([str(tmp_path)], str(tmp_path / "out"))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _build(job, None, {}, None)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        logging.disable(logging.NOTSET)
+    assert [one is threading.main_thread() for one in ended] == [False]
+    assert not caplog.records
 
 
 def test_failfast_fails_a_run_at_a_file_that_cannot_be_read(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallystick.errors import MissingExtraError, TallystickError
+from tallystick.refusals import SPACE_ERRORS, refused
+from tallystick.storage.signals import uninterrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +87,8 @@ def start(
     defaults = _logging_settings() | DEFAULTS if fresh else {}
     for name, value in (defaults | dict(settings or {})).items():
         builder = builder.config(name, value)
-    with without_java_notes() if fresh else contextlib.nullcontext():
+    # Broken off, the start of Java leaves a process behind that nobody ends.
+    with without_java_notes() if fresh else contextlib.nullcontext(), uninterrupted:
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
@@ -115,16 +119,44 @@ def _start_sail(settings: Mapping[str, str], app: str) -> SparkSession:
 
 
 @contextlib.contextmanager
-def own_errors() -> Iterator[None]:
-    """Turn a failure of Spark that our code caused into that error's own sentence."""
-    from pyspark.errors import PySparkException
+def own_errors(place: str = "") -> Iterator[None]:
+    """Turn a failure of Spark that our code caused into that error's own sentence.
 
+    And one that the operating system caused, in a worker, in Java or here, into one that says so;
+    it names ``place`` where it names no file.
+    """
     try:
         yield
-    except PySparkException as error:
+    except (TallystickError, BrokenPipeError):
+        raise
+    except OSError as error:
+        raise refused(error, place) from error
+    except Exception as error:  # each engine, and Java, has types of its own
         if said := _OWN_ERROR.findall(str(error)):
             raise TallystickError(said[-1]) from error
+        for number in (*SPACE_ERRORS, errno.EROFS):
+            if os.strerror(number) in str(error):
+                raise refused(OSError(number, os.strerror(number)), place) from error
         raise
+
+
+@contextlib.contextmanager
+def ended(spark: SparkSession) -> Iterator[None]:
+    """End a session behind a block; where the block is interrupted, by a connection of its own.
+
+    The one of this thread may wait for an answer, which the next call would take for its own.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        thread = threading.Thread(target=spark.stop)
+        thread.start()
+        thread.join()
+        raise
+    except BaseException:
+        spark.stop()
+        raise
+    spark.stop()
 
 
 def _logging_settings() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
@@ -134,23 +135,31 @@ def _build(
     job: Run, master: str | None, conf: dict[str, str], follow: _Follow | None
 ) -> RunSummary:
     """Run the job in a session of its own, once more after ``follow``."""
-    from tallystick.pipeline.session import own_errors, start
+    from tallystick.pipeline.session import ended, own_errors, start
 
-    with own_errors(), _bar() as progress:
+    with own_errors(job.out), _bar() as progress:
         progress("starting Spark", 0, 1)
+        before = signal.getsignal(signal.SIGINT)
         if follow is not None:
             follow.take_signals()
         spark = start(master, conf)
-        try:
+        with ended(spark):
+            # Spark takes Ctrl-C when it starts.
             if follow is not None:
-                follow.take_signals()  # Spark takes Ctrl-C when it starts
+                follow.take_signals()
+            elif signal.getsignal(signal.SIGINT) is not before:
+                signal.signal(signal.SIGINT, _interrupt)
             summary = job(spark, progress)
             if follow is not None:
                 follow(spark)
                 summary = job(spark, progress)
             return summary
-        finally:
-            spark.stop()
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    """End what is under way; py4j, which waits for Java, would print where it was doing so."""
+    logging.disable()
+    raise KeyboardInterrupt
 
 
 def _pairs(name: str, values: tuple[str, ...]) -> dict[str, str]:

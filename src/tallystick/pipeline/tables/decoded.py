@@ -70,7 +70,7 @@ class _DecodedLogs:
         writes = [one for each in tasks for one in each.writes]
         folds = [one for each in tasks for one in each.folds]
         for work in filter(None, (writes, folds)):
-            do_all(self.spark, work)
+            do_all(self.spark, work, str(self.folder))
         return self.folder
 
 

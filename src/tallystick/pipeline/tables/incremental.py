@@ -88,12 +88,12 @@ class BundledTables:
             *(one for table in tables for one in self._kept_files(table)),
         ]
         if work:
-            do_all(self.spark, work)
+            do_all(self.spark, work, self._root)
 
     def _folded(self) -> None:
         """Write what the parts of large logs left open: the tasks wrote all others' rows."""
         if self._folds:
-            do_all(self.spark, self._folds)
+            do_all(self.spark, self._folds, self._root)
             shutil.rmtree(self.space.staging(PARTS))
         for table, schema in {**TABLES, PROFILE_TABLE: PROFILE}.items():
             for partial in self.space.staging(table).glob(".*"):
@@ -117,7 +117,7 @@ class BundledTables:
             f"{_OVER}-{_ALL}-00000",
             self._codec,
         )
-        do_all(self.spark, [task])
+        do_all(self.spark, [task], self._root)
 
     @cached_property
     def _few(self) -> bool:

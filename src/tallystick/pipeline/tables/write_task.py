@@ -26,6 +26,7 @@ from tallystick.pipeline.planning import Task
 from tallystick.pipeline.task import tables_of
 from tallystick.reading.profiling import PROFILE, LogProfile
 from tallystick.reading.tables import TABLES, batches_of_rows
+from tallystick.refusals import refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,8 +49,11 @@ class WriteTask(Protocol):
         ...
 
 
-def do_all(spark: SparkSession, work: Sequence[WriteTask]) -> None:
-    """Do each in a task of its own, by functions that engines without RDDs have, too."""
+def do_all(spark: SparkSession, work: Sequence[WriteTask], root: str) -> None:
+    """Do each in a task of its own, by functions that engines without RDDs have, too.
+
+    They write below ``root``, which an error names where a call that failed names no file.
+    """
     from tallystick.pipeline.stages.matching import arrow_function
 
     # Pickled one by one: a worker gets them all, and makes objects of its own one only.
@@ -57,7 +61,10 @@ def do_all(spark: SparkSession, work: Sequence[WriteTask]) -> None:
 
     def do(numbers: pa.Array) -> pa.Array:
         for number in numbers.to_pylist():
-            pickle.loads(packed[number])()
+            try:
+                pickle.loads(packed[number])()
+            except OSError as error:  # of others Spark hands on nothing but the traceback
+                raise refused(error, root) from error
         return numbers
 
     numbers = spark.range(0, len(work), 1, len(work))
