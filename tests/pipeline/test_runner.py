@@ -245,13 +245,13 @@ def test_a_source_that_is_not_there_stops_the_run_before_anything_else(tmp_path:
 @pytest.mark.parametrize("out", [".", "tables"])
 @pytest.mark.parametrize("system", ["tally", "bitronix"])
 def test_tables_never_lie_among_the_files_of_a_log_that_is_read(
-    estate: Path, tmp_path: Path, system: str, out: str
+    tmp_path: Path, system: str, out: str
 ) -> None:
     log = tmp_path / "log"
     if system == "tally":
         Journal(log).close()
     else:
-        shutil.copytree(estate / "committed-2pc", log)
+        shutil.copytree(fixture_dir("bitronix") / "committed-2pc", log)
     with untouched(tmp_path), pytest.raises(OptionError, match="among the files of a log"):
         Run([str(tmp_path)], str(log / out))(None)  # type: ignore[arg-type]
 
