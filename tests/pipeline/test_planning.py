@@ -12,7 +12,11 @@ import pytest
 from tallystick.pipeline import planning
 from tallystick.pipeline import task as executing
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import Task
+from tallystick.pipeline.planning import Task, find
+from tallystick.pipeline.source.tailer import Tailer
+from tallystick.reading.names import log_name
+from tallystick.records import Severity
+from tallystick.services.journal import Journal
 from tallystick.systems.bitronix.live.role import BitronixDecisionLog
 from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.tally.format.headers import decode_control, encode_control
@@ -134,3 +138,31 @@ def test_what_is_made_ahead_of_small_logs_does_not_fill_tasks(
     assert [piece.source for task in planned for piece in task.pieces] == planning.find(
         [str(tmp_path)]
     ).logs
+
+
+def test_a_folder_and_links_to_it_are_read_once_and_called_by_its_own_name(tmp_path: Path) -> None:
+    """A link that came later, and before it by its name, gave a stream all records once more."""
+    Journal(tmp_path / "logs" / "one").close()
+    options = SourceOptions((f"{tmp_path}/*",))
+    position = Tailer(options).advance({})
+    for name in ("a-link", "z-link"):
+        (tmp_path / name).symlink_to("logs")
+    (tmp_path / "logs" / "again").symlink_to("one")
+    assert [log_name(log) for log in find(options.paths).logs] == [f"{tmp_path}/logs/one"]
+    assert Tailer(options).advance(position) == position
+    assert not find(options.paths).problems
+
+
+def test_a_linked_folder_that_is_not_searched_is_named(tmp_path: Path) -> None:
+    """Nothing was said of it: no row, and no finding."""
+    Journal(tmp_path / "far" / "one").close()
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "way").symlink_to(tmp_path / "far")
+    plan = find([str(tmp_path / "logs")])
+    assert not plan.logs
+    (note,) = (one for one in plan.problems if one.code == "linked-folder")
+    assert (note.severity, note.file) == (Severity.INFO, f"{tmp_path}/logs/way")
+    assert f"leads to the folder {tmp_path}/far" in note.message
+    plan = find([str(tmp_path / "logs"), str(tmp_path / "far")])
+    assert [log_name(log) for log in plan.logs] == [f"{tmp_path}/far/one"]
+    assert "linked-folder" not in {one.code for one in plan.problems}

@@ -17,7 +17,7 @@ from pathlib import Path
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.fingerprint import forget_listings, gone_of
 from tallystick.pipeline.options import OptionError, SourceOptions, matching
-from tallystick.reading.discovery import once, parent
+from tallystick.reading.discovery import not_followed, once, parent
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
 from tallystick.reading.settled import settled_findings
@@ -128,6 +128,7 @@ def find(paths: Iterable[str]) -> Plan:
         plan.problems += found.problems
         plan.problems += _stranger_findings(found.others, found.logs)
     plan.logs = once(plan.logs, aliased=len(each) > 1)
+    plan.problems = not_followed(plan.problems, each)
     return plan
 
 

@@ -31,6 +31,7 @@ from tallystick.systems.protocol import Entry, Folder, LogSource, System
 from tallystick.systems.registry import systems
 
 ASIDE = "put-aside"
+LINKED = "linked-folder"
 """Code of the finding about a log that its system never reads again."""
 PATH_UNREAD = "path-unreadable"
 """Code of the finding about one of several paths that cannot be read itself."""
@@ -140,7 +141,8 @@ def once(logs: Iterable[LogSource], *, aliased: bool = False) -> list[LogSource]
     """Return each log once: one that a database names, too, with that database.
 
     A log whose files lie in folders below its own was found once per folder, each with its files.
-    Where they may be ``aliased``, a folder is the same one however it is named.
+    Where they may be ``aliased``, a folder is the same one however it is named: it is called by its
+    own name rather than by one that leads there through links, which come and go.
     """
     found: dict[tuple[str, str, str], LogSource] = {}
     for one in logs:
@@ -148,9 +150,22 @@ def once(logs: Iterable[LogSource], *, aliased: bool = False) -> list[LogSource]
         known = found.setdefault(key, one)
         if known.path == one.path and {parent(file) for file in one.files} - {one.path}:
             found[key] = replace(known, files=tuple(dict.fromkeys(known.files + one.files)))
-        elif one.database:
+        elif one.database or (known.path != one.path and _is_own(one) and not _is_own(known)):
             found[key] = one
     return list(found.values())
+
+
+def _is_own(log: LogSource) -> bool:
+    """Return whether a log on this machine is named without links."""
+    return not is_remote(log.path) and real(log.path) == os.path.abspath(log.path)  # noqa: PTH100
+
+
+def not_followed(problems: Iterable[Finding], paths: Iterable[str]) -> list[Finding]:
+    """Return problems without links that lead to what is searched all the same."""
+    searched = tuple(f"{real(one).rstrip('/')}/" for one in paths)
+    return [
+        one for one in problems if one.code != LINKED or not f"{one.found}/".startswith(searched)
+    ]
 
 
 def _put_aside(found: Discovery, root: str, known: Sequence[System]) -> None:
@@ -363,8 +378,19 @@ def folders_below(root: str, found: Discovery, *, recurse: bool) -> Iterator[Fol
             return
         # In reverse, as the last one is taken first. No links: they may lead back to a folder
         # above.
-        below = (one for one in reversed(here) if _is_folder(one) and not one.is_symlink())
-        waiting.extend(one.path for one in below)
+        folders = [one for one in reversed(here) if _is_folder(one)]
+        waiting.extend(one.path for one in folders if not one.is_symlink())
+        links = [slashed(one.path) for one in folders if one.is_symlink()]
+        elsewhere = [one for one in links if not f"{real(root)}/".startswith(f"{real(one)}/")]
+        found.problems += not_followed(map(_linked, elsewhere), [root])
+
+
+def _linked(path: str) -> Finding:
+    """Return the note that a linked folder is not searched."""
+    leads = real(path)
+    said = f"{path}: links below a path are not followed, and this one leads to the folder {leads}"
+    advice = "Name that folder, too, if it holds logs"
+    return Finding(LINKED, Severity.INFO, "", path, said, file=path, found=leads, advice=advice)
 
 
 def _is_folder(one: os.DirEntry[str]) -> bool:

@@ -34,6 +34,7 @@ from tallystick.reading.discovery import (
     Discovery,
     discover,
     filled,
+    not_followed,
     once,
     other_text,
     parent,
@@ -380,7 +381,8 @@ def survey(
                 raise
             problems.append(_unread_path(one, error))
     logs = once((log for part in parts.values() for log in part.logs), aliased=len(parts) > 1)
-    problems += dict.fromkeys(one for part in parts.values() for one in part.problems)
+    found = dict.fromkeys(one for part in parts.values() for one in part.problems)
+    problems += not_followed(found, paths)
     without = _without_log(parts, logs)
     problems += without.values()
     files = {file for log in logs for file in log.files}
