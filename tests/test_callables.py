@@ -435,6 +435,7 @@ def test_every_function_that_is_taken_is_classified() -> None:
     assert known - found == set(), "these are gone"
 
 
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize("place", CHECKED)
 def test_a_function_whose_body_would_not_run_is_refused_at_the_call(
     place: str, tmp_path: Path

@@ -39,6 +39,7 @@ GALLERY = {
 """What each program prints, at its first run in a folder, at its second."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", GALLERY)
 def test_a_program_of_the_gallery_does_what_it_says(name: str, tmp_path: Path) -> None:
     program = EXAMPLES / f"{name}.py"
@@ -121,6 +122,7 @@ ARGUMENTS = dict.fromkeys(GALLERY.keys() - {"key_value_store"}, "FOLDER") | {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))
 def test_a_program_without_its_arguments_says_what_it_is_and_how_to_run_it(name: str) -> None:
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]

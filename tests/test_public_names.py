@@ -119,6 +119,7 @@ MANAGER = "tallystick.TransactionManager('coordinator', {{'a': '{}://u@127.0.0.1
 SERVICES = "import tallystick.services.transactions"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("program", "extra"),
     [

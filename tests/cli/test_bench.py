@@ -17,7 +17,7 @@ def test_the_list_has_what_runs_by_itself_and_no_helper() -> None:
     assert not {"callers", "turns", "estates", "engine_peers", "engine_syncs"} & set(listed)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", benchmarks())
 def test_a_benchmark_starts_as_the_command_starts_it(name: str) -> None:
     path = benchmarks()[name]

@@ -79,6 +79,7 @@ for words in {asked!r}:
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("encoding", ["ascii", "ascii:surrogateescape", "latin-1", "utf-8"])
 def test_letters_that_a_terminal_has_not_are_shown_as_escapes(
     tool: dict[str, str], encoding: str, tmp_path: Path
@@ -213,6 +214,7 @@ def test_a_setting_is_taken_if_one_of_several_paths_knows_it(run: Run) -> None:
     assert run("indoubt", "list", *paths, "--set", "h2.calender=julian").code == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arguments", [["triage"], ["explain"], ["dump", "--json"], ["inspect"]])
 def test_a_process_without_standard_output_has_its_exit_code(
     arguments: list[str], tmp_path: Path

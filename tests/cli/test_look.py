@@ -25,6 +25,7 @@ from tests.indoubt.estates import EXAMPLES
 ESTATE = EXAMPLES / "mid-phase-two"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "typed",
     [

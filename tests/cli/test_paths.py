@@ -54,7 +54,7 @@ def _told(run: Run, command: tuple[str, ...], path: str) -> tuple[int, list[str]
     return answer.code, sorted(_TOLD.findall(answer.out))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("part", ["coordinator", "decisions", "estate", "example"])
 def test_a_relative_path_gives_the_answers_of_the_absolute_one(

@@ -61,6 +61,7 @@ SAME: dict[str, Callable[[Path], list[str]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SAME)
 def test_a_log_counts_once_however_often_its_path_is_given(
     run: Run, store: Path, name: str

@@ -76,7 +76,7 @@ def sentences(answer: Answer) -> list[str]:
     return [line for line in answer.err.splitlines() if ": compiling " not in line]
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("where", TARGETS)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_target_that_cannot_be_meant_is_refused_in_a_sentence(
@@ -96,6 +96,7 @@ def test_a_target_that_cannot_be_meant_is_refused_in_a_sentence(
     assert any(words in message for words in said.split("|")), message
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("target", ["new", "file", "none/new"])
 def test_a_disk_that_fills_leaves_nothing_half_written(

@@ -135,7 +135,7 @@ def test_every_command_has_a_case() -> None:
     assert {case.words.split()[0] for case in CASES} == set(COMMANDS)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.words)
 def test_a_command_fits_a_terminal(case: Case, tmp: Path) -> None:

@@ -80,6 +80,7 @@ def test_decisions_survive_any_route(tmp_path: Path, route: list[str]) -> None:
     again.close()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("route", SEQUENCES)
 def test_live_records_and_prepared_transactions_survive_any_route(
     tmp_path: Path, route: list[str]
@@ -139,7 +140,7 @@ def test_pending_entries_survive_any_route(tmp_path: Path, route: list[str]) -> 
     again.close()
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("generation", sorted(p.name for p in JBOSS.iterdir() if p.is_dir()))
 @pytest.mark.parametrize("case", ["basic", "tx-prepared", "tx-multifile"])
 @pytest.mark.parametrize("route", [["tally"], ["jboss", "tally"]], ids=" to ".join)

@@ -149,6 +149,7 @@ def test_every_section_has_its_run() -> None:
     assert SETUPS.keys() == SECTIONS.keys()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("title", SETUPS)
 def test_a_section_runs_to_its_end(
     title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ from tests.indoubt.estates import EXAMPLES
 ESTATE = EXAMPLES / "mid-phase-two"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("system", ["bitronix", "cloudtran", "derby", "h2", "jboss"])
 def test_a_copy_of_each_fixture_is_the_same(system: str, tmp_path: Path) -> None:
     for case in cases(system)[:6]:
@@ -33,6 +34,7 @@ def test_a_whole_estate_is_compared_log_by_log() -> None:
     assert {side.log is None for one in alone for side in one.sides} == {True, False}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("a", "b"),
     [

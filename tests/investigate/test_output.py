@@ -117,6 +117,7 @@ def test_a_pipe_is_written_to_and_stays_one(log: Path, tmp_path: Path, name: str
     assert pipe.is_fifo()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("query", ["SELECT * FROM records LIMIT 3", "SELECT count(*) FROM records"])
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_a_query_that_reads_a_part_of_a_long_log_ends(

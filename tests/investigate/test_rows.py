@@ -55,6 +55,7 @@ def of_fate(found: Iterable[Row], fate: Fate) -> list[Row]:
     return [one for one in found if one.fate is fate]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("system", ["jboss", "h2", "cloudtran", "older", "typed"])
 def test_committed_rows_are_the_changes_of_the_table(system: str) -> None:
     """Of each journal of messages and of Derby see below: their rows are those of collections."""
@@ -420,6 +421,7 @@ ESTATE = EXAMPLES / "mid-phase-two"
 GTRID = "62616e6b2d3100000000004e6e5100000059"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("wanted", "count"),
     [
@@ -441,6 +443,7 @@ def test_all_that_is_asked_for_must_fit(wanted: Filter, count: int) -> None:
     assert all(not wanted.fates or one.fate in wanted.fates for one in found)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("wanted", "error", "said"),
     [

@@ -140,7 +140,7 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("table", "condition"), CONDITIONS)
 def test_a_condition_gives_the_rows_of_a_copy_of_the_table(
     connection: Any, table: str, condition: str
@@ -243,6 +243,7 @@ def test_the_views_are_the_tables_of_the_pipeline(connection: Any) -> None:
     assert own == SOURCE_TABLES.keys() | {"rows"}
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "statement",
     [

@@ -195,7 +195,7 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("commit_sequence", "ordinal", "kind", "key", "after"))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("limit", [Limit(), Limit(rows=1), Limit(rows=7), Limit(bytes=3_000)])
 def test_committed_changes_come_once_and_in_order_at_any_pace(

@@ -122,6 +122,7 @@ class Follower:
         return [tuple(row[name] for name in names) for row in self.rows]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("limit", [Limit(), Limit(rows=9), Limit(bytes=3_000)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_committed_changes_come_once_and_in_order(tmp_path: Path, name: str, limit: Limit) -> None:

@@ -37,6 +37,7 @@ def _read(options: SourceOptions) -> Iterator[int]:
         yield from (batch.num_rows for batch in reader.read(partition))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("system", WRITERS)
@@ -92,6 +93,7 @@ def test_failfast_fails_over_a_hole(system: str, table: str, tmp_path: Path) -> 
         list(_read(options[1]))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("columns", [(), ("body",)])
 @pytest.mark.parametrize("table", FEED)
 def test_failfast_fails_over_damage(tmp_path: Path, table: str, columns: tuple[str, ...]) -> None:
@@ -128,6 +130,7 @@ def test_failfast_fails_over_what_left_no_row(
         list(_read(options))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("system", WRITERS)
 def test_parts_of_a_log_have_no_rows_behind_a_hole_that_the_whole_has_not(
     system: str, tmp_path: Path

@@ -252,6 +252,7 @@ def test_tables_in_a_bucket_are_old_or_new_wherever_the_publisher_is_killed(
     assert len(objects) == 5  # what killed publishers and older runs left is gone
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("theirs", "refusal"),
     [

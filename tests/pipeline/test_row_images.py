@@ -81,6 +81,7 @@ def test_every_update_has_the_image_of_the_change_before_it(seed: int) -> None:
     assert _found(feed(filled)) == _expected(rows)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(5))
 def test_steps_that_are_tried_again_give_the_images_of_one_pass(tmp_path: Path, seed: int) -> None:
     rows, choice = random_history(seed, 300), random.Random(seed)

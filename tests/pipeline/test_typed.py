@@ -330,6 +330,7 @@ def test_collections_tell_how_much_was_changed_in_them() -> None:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("system", ["h2", "cloudtran", "bitronix", "jboss"])
 def test_collections_are_those_of_the_changes(system: str) -> None:
     folder = fixture_dir(system)

@@ -23,6 +23,7 @@ def _path(case: str) -> Path:
     return folder / ("db" if (folder / "db").is_dir() else "x.h2.db")
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("case", CASES)
 def test_the_typed_feed_applied_is_what_select_showed(case: str) -> None:
     folder, path = fixture_dir("typed") / case, _path(case)

@@ -77,6 +77,7 @@ def agrees(folder: Path, draw: random.Random) -> int:
     return compared
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_asked_for_is_what_a_whole_reading_finds(case: str, tmp_path: Path) -> None:
     """As they are, and with some bytes flipped, so that runs end and begin anew."""

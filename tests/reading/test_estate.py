@@ -26,6 +26,7 @@ from tests.kit import untouched
 COMMANDS: tuple[Callable[[Any], Any], ...] = (triage, explain, verify, inspect)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_tells_the_gravest_facts_of_the_estate(command: Any) -> None:
     with untouched(EXAMPLES):
@@ -158,6 +159,7 @@ TABLE = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", TABLE)
 def test_the_table_of_answers_of_an_estate(tmp_path: Path, name: str) -> None:
     make, answer = TABLE[name]

@@ -37,7 +37,7 @@ def damage(path: Path, kind: str) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize("name", LOGS)
 def test_the_commands_agree_about_a_log(tmp_path: Path, name: str, kind: str) -> None:

@@ -19,6 +19,7 @@ from tests.indoubt.estates import EXAMPLES
 ESTATE = EXAMPLES / "mid-phase-two"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("wanted", "fits"),
     [
@@ -52,6 +53,7 @@ def test_text_is_found_as_java_writes_it(tmp_path: Path) -> None:
     assert found == ["Größe".encode(code) for code in codes]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("wanted", "fits"),
     [
@@ -76,6 +78,7 @@ def test_transactions_have_their_state_and_their_resources() -> None:
     assert states(resource="jms/ledger") <= states()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", ["abc", "999999", "29", "", "0x1"])
 def test_a_transaction_that_is_not_there_is_an_error_with_candidates(number: str) -> None:
     wanted = Filter(transaction=number)

@@ -150,6 +150,7 @@ READINGS: dict[str, Callable[[Path], tuple[object, list[Finding]]]] = {
 }
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("left", [0, 3])
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize(("system", "case"), LOGS, ids=[system for system, _ in LOGS])

@@ -51,6 +51,7 @@ def ask_about(folders: list[Path]) -> None:
     subprocess.run([sys.executable, "-c", ASK, *map(str, folders)], check=True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("system", HISTORIC)
 def test_small_logs_are_judged_without_numpy_and_numba(system: str, sweep: Sweep) -> None:
     folders = small_folders(fixture_dir(system))

@@ -78,6 +78,7 @@ def test_several_paths_are_one_estate_each_file_once_under_its_path(tmp_path: Pa
     assert all(str(tmp_path).encode() not in data for data in members.values())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("system", "case"),
     [

@@ -20,6 +20,7 @@ OPENED: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     "target", ["log", "log/copy", "log/log/copy", "log/../log/copy", "link/copy"]
 )

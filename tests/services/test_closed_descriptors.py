@@ -108,6 +108,7 @@ of_each_service = pytest.mark.parametrize(
 )  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @of_each_service
 def test_nothing_is_written_by_a_number_that_another_file_has_got(
     kind: str, program: str, tmp_path: Path
@@ -115,6 +116,7 @@ def test_nothing_is_written_by_a_number_that_another_file_has_got(
     _run(COMMON + program, tmp_path, kind)
 
 
+@pytest.mark.sampled(3)
 @of_each_service
 def test_without_standard_descriptors_no_file_of_ours_gets_their_numbers(
     kind: str, program: str, tmp_path: Path

@@ -92,6 +92,7 @@ def test_every_public_name_is_classified(package: ModuleType) -> None:
             assert thing in CLASSES, name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "share", [pytest.param(SHARE, id="sample"), pytest.param(1, id="all", marks=pytest.mark.soak)]
 )

@@ -74,6 +74,7 @@ def service():
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "program",
     [JOURNAL, SHARED, SHARED_TRANSACTION, FINALIZER, MANAGER, SHARED_MANAGER, WRITE_BEHIND],

@@ -29,6 +29,7 @@ def _objects() -> Counter[str]:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_nothing_of_what_was_closed_stays(
     subject: str, tmp_path: Path, record_property: Callable[[str, object], None]

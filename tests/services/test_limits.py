@@ -48,6 +48,7 @@ SHORT = ("journal", "page_store", "write_behind", "transactions", "read-tally")
 """Subjects that are always tried; the long form tries all."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "subject", [name if name in SHORT else pytest.param(name, marks=pytest.mark.soak)
                 for name in SUBJECTS]

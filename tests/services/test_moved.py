@@ -237,7 +237,7 @@ def files_below(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_whatever_becomes_of_the_path_nothing_is_lost(

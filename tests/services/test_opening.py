@@ -148,7 +148,7 @@ def test_a_folder_that_may_not_be_written_is_a_documented_error(name: str) -> No
         Path(folder).chmod(0o700)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @EVERY_OPENER
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_any_write_that_fails_while_opening_is_a_documented_error(
@@ -193,6 +193,7 @@ def _descriptors(left: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
+@pytest.mark.sampled(5)
 @EVERY_OPENER
 def test_any_descriptor_that_is_missing_while_opening_is_a_documented_error(
     name: str, tmp_path: Path
@@ -215,6 +216,7 @@ def test_a_coordinator_starts_where_there_is_little_room(tmp_path: Path) -> None
     assert used < 6 << 20
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize(
     ("by", "module", "asked", "replaced"),
     [

@@ -39,6 +39,7 @@ def test_everything_that_a_service_makes_is_its_owners_alone(target: str, tmp_pa
     assert [str(path) for path in new if path.stat().st_mode & 0o077] == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_file_of_a_service_is_written_through_a_link(target: str, tmp_path: Path) -> None:
     """Each file in turn is a link to a file elsewhere, which stays as it is."""

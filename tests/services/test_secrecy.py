@@ -272,6 +272,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_no_file_holds_what_is_sealed(case: str, tmp_path: Path) -> None:

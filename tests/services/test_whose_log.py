@@ -363,6 +363,7 @@ def test_what_is_refused_is_named_with_the_line_that_opens_it(trial: Trial) -> N
         assert line.format(path=path) in caught.value.advice
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", LOGS)
 def test_no_copy_of_a_log_is_made_where_another_is(trial: Trial, tmp_path: Path, name: str) -> None:
     target = trial.first / _file(name)

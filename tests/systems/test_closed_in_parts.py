@@ -67,6 +67,7 @@ def test_splits_of_every_fixture_give_the_rows_of_the_whole_log(system: str) -> 
         _closed(fixture_dir(system) / case)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_splits_of_damaged_logs_never_give_other_rows(system: str, tmp_path: Path) -> None:
     pool = seeds(system)

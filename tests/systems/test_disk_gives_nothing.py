@@ -24,6 +24,7 @@ EVERY = [
 ]
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("while_opening", [False, True], ids=["opened", "opening"])
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
 @pytest.mark.parametrize("opener", EVERY)

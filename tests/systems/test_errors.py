@@ -38,6 +38,7 @@ class Native:
 LOGS: dict[str, Callable[[FileSystem, str], Live]] = {**LIVE, "tally": Native}
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EACCES])
 @pytest.mark.parametrize("name", LOGS)
 def test_every_call_that_fails_raises_our_errors_only(name: str, error: int) -> None:

@@ -121,6 +121,7 @@ SOAK = pytest.mark.soak
 # -- crashes ---------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @EVERY_LOG
 @sizes((8, 6, 1), (40, 30, 4))
 def test_every_crash_keeps_what_was_acknowledged(name: str, size: tuple[int, int, int]) -> None:
@@ -201,6 +202,7 @@ def _survives(name: str, faulty: FaultyFileSystem, count: int) -> None:
 # -- kills -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @EVERY_LOG
 @sizes((3, 1), (60, 2))
 def test_killed_at_any_point_it_keeps_what_was_acknowledged(

@@ -151,6 +151,7 @@ def test_batches_of_ten_times_the_log_take_no_more_memory(
     assert large < small + DIFFERENCE_MAX
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("in_runs", "transactions"), [(True, 4_000), (False, 400)])
 @pytest.mark.parametrize("make", [bitronix, cloudtran])
 def test_a_verdict_on_ten_times_the_log_takes_no_more_memory(

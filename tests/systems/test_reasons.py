@@ -801,6 +801,7 @@ def fixture_reasons(name: str) -> frozenset[str]:
     return frozenset(one.judgement.reason for one in tallystick.explain(fixture_dir(name)).logs)
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("case", PROOFS, ids=lambda case: f"{case[0].system}-{case[0].reason}")
 def test_without_its_proof_a_safe_log_gets_another_answer(
     case: tuple[Row, Change, str], tmp_path: Path
@@ -825,6 +826,7 @@ def test_every_reason_of_a_safe_answer_has_such_a_case() -> None:
     assert {(row.system, row.reason) for row, _, _ in PROOFS} == safe
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("row", OTHERS, ids=lambda row: f"{row.system}-{row.reason}")
 def test_no_other_log_is_safe(row: Row, tmp_path: Path) -> None:
     found = made(row, row.change, tmp_path)

@@ -71,6 +71,7 @@ def test_items_of_another_number_or_type_are_refused() -> None:
             items(value, int, int | None)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rest", [TallyRest, CloudtranRest, DerbyRest, JbossRest])
 @given(value=VALUES)
 @settings(max_examples=25)

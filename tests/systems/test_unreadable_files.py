@@ -39,7 +39,7 @@ def test_a_segment_that_cannot_be_read_is_no_unused_one_without_the_control_bloc
         assert fs.inner.contents() == before
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.EACCES, errno.EIO])
 @pytest.mark.parametrize("lasting", [True, False])
 @pytest.mark.parametrize("name", LIVE)

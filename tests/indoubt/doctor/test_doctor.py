@@ -439,6 +439,7 @@ for one in examine("tm", {}):
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kibibytes", "options", "more", "said"),
     [

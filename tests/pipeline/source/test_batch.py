@@ -49,6 +49,7 @@ def _rows(settings: SourceOptions) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("split_bytes", [37, 100, 4_096, 1 << 20])
 def test_every_record_comes_once_however_tasks_are_cut(logs: Path, split_bytes: int) -> None:
     rows = _rows(SourceOptions((str(logs),), split_bytes=split_bytes))

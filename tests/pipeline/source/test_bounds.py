@@ -134,7 +134,7 @@ def without_begin(folder: Path, system: str) -> Path:
     return folder
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @WAYS
 @pytest.mark.parametrize("system", ["native", "derby", "cloudtran"])
 @pytest.mark.parametrize("table", ["records", "changes"])

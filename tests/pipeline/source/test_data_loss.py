@@ -91,6 +91,7 @@ def _valid(path: Path) -> int:
     return sum(record.outcome is Outcome.VALID for record in scan(str(path)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("begun", [False, True], ids=["at the first look", "later"])
 @pytest.mark.parametrize("system", WRITERS)
 def test_a_file_that_goes_unread_ends_the_stream_or_is_counted(
@@ -302,7 +303,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("table", ["records", "changes"])

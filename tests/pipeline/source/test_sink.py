@@ -198,6 +198,7 @@ class _Killed(BaseException):
     """Stands for the end of the process at a step of the commit."""
 
 
+@pytest.mark.sampled(29)
 @pytest.mark.parametrize("step", range(1, 30))
 @pytest.mark.parametrize("exchange", [True, False])
 def test_overwrite_killed_at_any_step_leaves_old_or_new_rows_never_both(

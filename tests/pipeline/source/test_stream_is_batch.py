@@ -137,7 +137,7 @@ def _write(system: str, path: Path, seed: int, pause: Callable[[], object]) -> N
     steps.close()
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("table", ["records", "changes"])
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -157,7 +157,7 @@ def test_a_stream_that_follows_a_log_gives_what_a_batch_gives_in_the_end(
     assert _ordered(stream.drain()) == _ordered(_batch(whole))
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("table", ["records", "changes"])
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -204,6 +204,7 @@ def _damage(path: Path, choice: random.Random) -> None:
 TYPED = [one / "db" for one in sorted(fixture_dir("typed").iterdir()) if (one / "db").is_dir()]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("database", TYPED, ids=lambda one: one.parent.name)
 def test_a_stream_of_a_table_gives_what_a_batch_gives(tmp_path: Path, database: Path) -> None:
     """Tables that are dropped and made again, and rows from before the log, are among them."""

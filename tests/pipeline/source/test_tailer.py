@@ -63,6 +63,7 @@ def _numbers(options: SourceOptions, start: Position, end: Position) -> list[int
     ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "limit", [Limit(), Limit(rows=3), Limit(bytes=40), Limit(files=1), Limit(rows=1, files=1)]
 )

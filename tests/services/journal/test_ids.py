@@ -150,6 +150,7 @@ def test_of_two_that_touch_one_id_the_second_is_refused_unless_both_can_hold(
         assert bodies[0] in (b"first", b"added"), "nothing comes back by an update"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("restart", [True, False])
 def test_a_prepared_transaction_holds_its_ids_until_it_ends(opened: Open, restart: bool) -> None:
     journal, count = opened(), [0]

@@ -46,6 +46,7 @@ def descriptors(left: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("left", [0, 1])
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("kind", ["tally", "shared", "jboss"])

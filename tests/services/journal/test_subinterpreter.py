@@ -27,6 +27,7 @@ print("closed")
 _RUN = "import _xxsubinterpreters as s, sys; s.run_string(s.create(isolated=False), sys.argv[1])"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("pure", ["", "1"])
 def test_a_journal_works_and_closes_in_a_subinterpreter(

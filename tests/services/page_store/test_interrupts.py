@@ -126,6 +126,7 @@ CALLS: list[Callable[[Rows], None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("system", ["tally", "h2"])
 @pytest.mark.parametrize("call", CALLS)
 def test_an_interrupted_call_loses_locks_and_poisons_nothing(

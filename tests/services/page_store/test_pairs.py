@@ -38,6 +38,7 @@ def moments(tmp_path: Path) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("pages", "log"),
     [
@@ -55,6 +56,7 @@ def test_pages_and_log_of_two_moments_are_refused(
         PageStore(mixed)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("pages", "log", "number"),
     [

@@ -249,6 +249,7 @@ def _steps(tmp_path: Path, face: Face, names: tuple[str, ...], last: str | None)
     return len(crasher.steps)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("last", [None, "b"])
 @pytest.mark.parametrize("names", [("a", "b"), NAMES])
 def test_whole_or_absent_after_a_crash_at_every_step(

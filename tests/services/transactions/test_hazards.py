@@ -318,6 +318,7 @@ def test_a_note_that_is_refused_rolls_everything_back(tmp_path: Path, face: Face
     assert balances(state) == {0}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("system", ["tally", "bitronix"])
 def test_on_a_full_disk_transfers_are_whole_or_absent(
     tmp_path: Path, face: Face, system: str

@@ -301,6 +301,7 @@ def limits() -> Iterator[None]:
         require_handlers()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("limits")
 @pytest.mark.parametrize("wrap", [False, True])
 @pytest.mark.parametrize("call", ["prepare", "commit", "commit_one_phase", "rollback", "close"])

@@ -197,6 +197,7 @@ def test_a_commit_that_the_journal_could_not_make_durable_closes_no_decision(
             assert tm.decisions.open_decisions()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("system", ["tally", "jboss"])
 @pytest.mark.parametrize("why", ["descriptors", "disk", "interrupt", "exit"])
 def test_a_branch_that_is_left_to_recovery_is_committed_by_the_same_process(

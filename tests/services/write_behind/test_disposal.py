@@ -181,6 +181,7 @@ DISPOSERS: dict[str, Callable[[Path], LogDisposer]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DISPOSERS)
 def test_disposer_killed_at_every_step_and_called_again_has_the_file_once(
     tmp_path: Path, name: str

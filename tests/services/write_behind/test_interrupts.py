@@ -85,6 +85,7 @@ class Rows:
         self.applied.clear()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", [Rows.commit, Rows.commit_and_drain, Rows.watch, Rows.operate])
 def test_an_interrupted_commit_is_lost_or_applied_and_the_service_goes_on(
     tmp_path: Path,

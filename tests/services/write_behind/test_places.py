@@ -25,6 +25,7 @@ MAKERS: dict[str, Callable[[str], LogDisposer]] = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_a_disposer_into_the_folder_of_the_service_is_refused_at_the_call(

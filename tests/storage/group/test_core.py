@@ -137,6 +137,7 @@ def test_many_threads_share_syncs_thirty_to_one() -> None:
     assert any(syncs_of_many_threads() * 30 <= 64 * 50 + 30 * 5 for _ in range(10))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_the_core_is_given_it_raises_or_goes_on(core: Any, seed: int) -> None:
     assert core is not None

@@ -25,6 +25,7 @@ def test_engine_verdict_is_the_oracle(case: str) -> None:
     json.dumps(verdict)
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("case", CASES)
 def test_records_are_those_the_real_cursor_gives(case: str) -> None:
     records = [one for one in _records(case) if one.type != "damaged"]
@@ -36,6 +37,7 @@ def test_records_are_those_the_real_cursor_gives(case: str) -> None:
         assert found == expected
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("case", CASES)
 def test_salvage_gives_all_that_the_plain_reading_gives(case: str) -> None:
     reading = reading_of(folder_of(case))
@@ -44,6 +46,7 @@ def test_salvage_gives_all_that_the_plain_reading_gives(case: str) -> None:
         assert everything[one.file, one.offset] == one
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("case", CASES)
 def test_spans_tile_each_file_and_reading_changes_nothing(case: str) -> None:
     with untouched(folder_of(case)):

@@ -81,7 +81,7 @@ def test_healthy_logs_lose_nothing(case: str) -> None:
     assert verdict.strict["lost"] == {"bytes": 0, "records": 0, "ends": []}
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("rows", [7, 10_000])
 def test_batches_agree_with_records_row_by_row(case: str, rows: int) -> None:

@@ -45,6 +45,7 @@ def test_engine_verdict_is_what_the_engine_said(case: str) -> None:
         assert engine["recovery"].get(key) == oracle["recovery"].get(key)
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("case", CASES)
 def test_records_carry_the_oracle_s_list(case: str) -> None:
     page_size = manifest(case)["header"]["page_size"]

@@ -68,6 +68,7 @@ def test_engine_verdict_is_the_original_loaders(case: str) -> None:
     same_json(jsonable(reading(case).verdict().engine), expected)
 
 
+@pytest.mark.sampled(65)
 @EVERY_CASE
 def test_changes_come_in_the_order_of_the_callbacks(case: str) -> None:
     events = manifest(case)["oracle"].get("callback_events")
@@ -80,13 +81,14 @@ def test_changes_come_in_the_order_of_the_callbacks(case: str) -> None:
     assert ours == theirs
 
 
+@pytest.mark.sampled(65)
 @EVERY_CASE
 def test_spans_tile_every_file(case: str) -> None:
     for file in reading(case).files():
         check_tiling(file)
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(30)
 @EVERY_CASE
 def test_batches_are_the_records_row_by_row(case: str) -> None:
     one = reading(case)
@@ -96,7 +98,7 @@ def test_batches_are_the_records_row_by_row(case: str) -> None:
     assert ours.drop(["attributes"]).to_pylist() == theirs.drop(["attributes"]).to_pylist()
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(30)
 @EVERY_CASE
 def test_splits_give_every_record_once(case: str) -> None:
     one = reading(case)

@@ -159,7 +159,7 @@ def test_work_that_hangs_is_ended_and_settled(tmp_path: Path) -> None:
             time.sleep(0.01)
 
     report = Chaos(faults=["away"], step=3).run(
-        files.scenario(work=work, faults=[fault], limit=0.5)
+        files.scenario(work=work, faults=[fault], limit=5)
     )
     assert report.ended == {Ended.COMMITTED: 1, Ended.HUNG: 1}
 

@@ -83,6 +83,7 @@ def test_the_same_seed_gives_the_same_trace_in_two_processes() -> None:
     assert len(set(printed[0].splitlines())) > 40
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scenario", [group, behind, commits, shared])
 def test_a_run_is_seen_again_by_its_decisions_alone(scenario: Scenario, sweep: Sweep) -> None:
     """So a failure of it can be made short: participants that end ask a question of their own."""

@@ -174,6 +174,7 @@ FIELDS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_wrong_field_is_found(tmp_path: Path, field: str) -> None:
     pages = made(tmp_path)

@@ -185,6 +185,7 @@ def _made(folder: Path) -> dict[int, Node]:
     }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("change", WRONG, ids=lambda change: change.__name__.strip("_"))
 def test_wrong_pages_are_reported_and_nothing_hangs(
     tmp_path: Path, change: Callable[[dict[int, Node]], None]

@@ -136,6 +136,7 @@ def add_routes(shop: Shop, dependency: Any) -> None:
         return work(number, end, tx)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["plain", "task"])
 @pytest.mark.parametrize("way", ["dependency", "middleware", "both"])
 def test_it_is_committed_before_the_answer_and_not_after_an_error(

@@ -112,6 +112,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("call", "check"), CALLS)
 def test_an_interrupted_call_sends_what_it_commits_and_does_a_request_once(
     tmp_path: Path,

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
 QUICK = Retry(times=20, first=0.001, most=0.05)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", ["pg", "maria", "engine:pg", "engine:maria"])
 @pytest.mark.parametrize("retry", [0, QUICK], ids=["once", "repeated"])
 def test_a_deadlock_is_repeated(places: Places, place: str, retry: Any) -> None:

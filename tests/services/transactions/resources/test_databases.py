@@ -130,6 +130,7 @@ def bank(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Ban
     return Bank(tmp_path, postgres_server, mariadb_server)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("names", [("pg", "maria"), ("pg", "maria", "lite"), ("pg",), ("lite",)])
 def test_commit_reaches_every_database(
     bank: Bank, names: tuple[str, ...], server_face: Face
@@ -357,6 +358,7 @@ def test_a_statement_of_a_second_thread_waits_for_the_first_or_is_refused(
     assert bank.balances()[name] == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", ["url", "engine"])
 @pytest.mark.parametrize("name", ["pg", "maria", "lite"])
 def test_the_end_of_a_transaction_never_gets_the_answer_to_a_statement_of_another_thread(
@@ -448,6 +450,7 @@ def test_a_handle_cannot_end_its_branch(bank: Bank, server_face: Face) -> None:
             handle.execute("SELECT 1")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ["pg", "maria", "lite"])
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
 def test_a_handle_and_its_cursors_are_dead_after_their_transaction(

@@ -44,6 +44,7 @@ def _rows(stores: Stores) -> tuple[int, int]:
         return len(session.table("t")), sum(1 for _ in mail.live_records())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("name", ["store", "mail"])
 def test_the_handle_refuses_to_end_the_branch_and_the_transaction_goes_on(

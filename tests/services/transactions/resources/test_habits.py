@@ -102,7 +102,7 @@ KEEP = ["COMMIT", "END", "/* a, b */ commit", "-- end\nCOMMIT", "COMMIT AND CHAI
 DROP = ["ROLLBACK", "ABORT", "ROLLBACK AND CHAIN", "PREPARE TRANSACTION 'by hand {table}'"]
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("others", [(), ("maria",)], ids=["alone", "with another"])
 @pytest.mark.parametrize("more", [False, True], ids=["last", "and more"])
 @pytest.mark.parametrize("statement", KEEP + DROP)

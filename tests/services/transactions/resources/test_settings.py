@@ -146,7 +146,7 @@ async def test_settings_of_a_task_end_with_its_transaction(
     assert first == second
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("statement", "end"),
     [*itertools.product(SET_MARIA, ENDS), *itertools.product(MORE_MARIA, ["commit"])],
@@ -350,6 +350,7 @@ TRACES_PG = {
 }
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("end", ["commit", "commit alone", "rollback", "failed statement"])
 @pytest.mark.parametrize("trace", TRACES_PG)
 def test_what_a_transaction_leaves_in_a_session_of_postgresql_ends_with_it(

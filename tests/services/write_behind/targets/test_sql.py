@@ -199,6 +199,7 @@ def stops(behind: WriteBehind) -> None:
     behind.close(0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("of", ["the log as it is", "an older state"])
 def test_of_two_services_on_copies_of_a_log_one_stops_and_nothing_is_skipped(
     engine: Engine, tmp_path: Path, of: str

@@ -46,7 +46,7 @@ def place_of(row: dict[str, object]) -> tuple[str, str]:
     return (str(row["file"]), f"{row['offset']:012}")
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("case", CASES)
 def test_batches_agree_with_records(case: str) -> None:
     same_rows(reading_of(folder_of(case)))

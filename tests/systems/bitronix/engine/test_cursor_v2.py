@@ -68,6 +68,7 @@ def test_quick_and_plain_walk_agree(pieces: list[bytes], off: int, far: int) -> 
     check_same(FileHeader(9_000, 0, position).encode() + body)
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("case", CASES)
 def test_quick_and_plain_walk_agree_on_damaged_samples(case: str) -> None:
     source = random.Random(case)

@@ -126,7 +126,7 @@ def compare(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int = BATCH_ROW
     same_both_ways(lambda: reading_of(folder), monkeypatch, rows)
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("case", SMALL_CASES)
 def test_runs_agree_with_records_in_small_fixtures(
     case: str, monkeypatch: pytest.MonkeyPatch

@@ -40,6 +40,7 @@ def test_batches_agree_with_records(case: str) -> None:
     assert same_rows(reading) == same_rows(reading, rows=2)
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("case", CASES)
 def test_splits_give_every_record_once(case: str) -> None:
     reading = reading_of(case)

@@ -23,6 +23,7 @@ ROWS = 5
 MUTANTS = 40
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("case", CASES)
 def test_splits_of_every_fixture_close_what_the_log_holds(case: str) -> None:
     for size in SIZES:

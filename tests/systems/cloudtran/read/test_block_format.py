@@ -99,6 +99,7 @@ def test_damage_under_every_size_that_is_left_is_said(tmp_path: Path) -> None:
     assert "second-header-damaged" in found_in(tmp_path, bytes(data))
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("cut", [1, 84, 85, 511, 513, 4000])
 @pytest.mark.parametrize("block_size", layout.BLOCK_SIZES)
 def test_a_cut_inside_a_sector_is_never_safe(tmp_path: Path, cut: int, block_size: int) -> None:

@@ -25,6 +25,7 @@ from tests.systems.cloudtran.blocks import (
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", ["normal", "compressed", "torn-tail", "block-4096"])
 @pytest.mark.parametrize("fill", ["cut", "zeros"])
 def test_cut_anywhere_leaves_the_blocks_whose_data_is_complete(case: str, fill: str) -> None:

@@ -54,7 +54,7 @@ def in_parts(log: DerbyReading, splits: list[Split]) -> Rows | None:
     return rows_of([*batches, *log.close_rests(known, 10)])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("checkpoints", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_splits_of_mixed_logs_close_all_of_one_boot(

@@ -54,7 +54,7 @@ def both_ways(
     return told[1], from_columns[0]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rows", [60, chunk.ROWS])
 @pytest.mark.parametrize("case", PLAIN)
 def test_fixtures_tell_the_same_rows(case: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_most_rows_are_made_from_columns(case: str, monkeypatch: pytest.MonkeyPa
     assert from_columns > len(found) // 2
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "folder", sorted(fixture_dir("derby_databases").iterdir()), ids=lambda one: one.name
 )
@@ -89,7 +89,7 @@ def test_mixed_logs_tell_the_same_rows(
     both_ways(made.source, ReadOptions(), monkeypatch, chunk.ROWS)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(24))
 def test_damaged_logs_tell_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

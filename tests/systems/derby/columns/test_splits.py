@@ -58,7 +58,7 @@ def test_body_that_no_checksum_covers_is_decoded_to_its_end(tmp_path: Path) -> N
 _REMOVED = {"name": "c1.dat", "generationId": 1, "removeAtOnce": True}
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(6))
 def test_batches_are_the_records_after_any_damage(tmp_path: Path, case: str, seed: int) -> None:

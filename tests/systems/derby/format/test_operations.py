@@ -88,6 +88,7 @@ VALUES: dict[field_types.FieldType, st.SearchStrategy[Any]] = {
 }
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("number", OPERATIONS)
 @given(data=st.data())
 def test_every_operation_comes_back(number: int, data: st.DataObject) -> None:

@@ -224,7 +224,7 @@ def pays_from(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     return size
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("pays_from")
 def test_steps_of_fixtures_are_those_of_all_files(case: str) -> None:
@@ -242,7 +242,7 @@ def test_steps_of_mixed_logs_are_those_of_all_files(tmp_path: Path, seed: int) -
     assert same_steps(log, random.Random(seed), 6) == 0
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.usefixtures("pays_from")
 def test_steps_of_mutants_are_those_of_all_files(tmp_path: Path, seed: int) -> None:

@@ -41,6 +41,7 @@ def keys_of(changes: list[Change]) -> set[str]:
     return found
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("case", [one for one in ALL if one != "large"])  # whose rows go on
 def test_changes_by_name_leave_the_rows_of_the_typed_table(case: str) -> None:
     log = log_of(case)
@@ -92,6 +93,7 @@ def test_runs_have_the_names_that_records_have(
     ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", ["ddl", "rollbacks", *DATABASES])
 def test_steps_have_the_names_that_the_whole_log_has(case: str) -> None:
     whole = log_of(case)

@@ -20,7 +20,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, table: str, condition: str) -> 
     return [*connection.execute(asked).fetchall()]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("in_runs", [False, True])
 @pytest.mark.parametrize("case", PLAIN)
 def test_files_hold_the_records_of_their_numbers(

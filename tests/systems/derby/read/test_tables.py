@@ -104,7 +104,7 @@ def test_collections_have_their_names_and_columns() -> None:
     assert rows_of(reading("ddl"), "APP.E") == {}
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rows", [20, 1 << 15])
 @pytest.mark.parametrize("case", [one for one in CASES if "encrypted" not in one])
 def test_tables_by_runs_are_those_by_records(case: str, rows: int) -> None:

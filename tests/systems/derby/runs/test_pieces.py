@@ -57,13 +57,13 @@ def same(
     return by_runs
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
 def test_fixtures_are_read_alike(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     same(reading(case).source, options(case), monkeypatch)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_mixed_logs_are_read_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
@@ -75,7 +75,7 @@ def test_mixed_logs_are_read_alike(
     assert ends == [len(bytes(one.data).rstrip(b"\0")) for one in log.log.files.values()]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(36))
 def test_mutants_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     pool = [SMALL, made(seed % len(SEEDS))]

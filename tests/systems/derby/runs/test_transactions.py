@@ -68,7 +68,7 @@ def test_memory_holds_open_transactions_and_the_latest(
     assert not found.again
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rows", [2, 1 << 14])
 @pytest.mark.parametrize(
     "steps",

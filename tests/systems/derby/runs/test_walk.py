@@ -50,6 +50,7 @@ def _walked(
     return count, checks, position, how, columns[:, :count].tolist()
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("heads", [True, False])
 @pytest.mark.parametrize("module", ["compiled", "plain"])
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ TABLE: list[tuple[str, str, Patch | None, bool, bool | None, int | None]] = [
 ]
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("row", TABLE, ids=[row[0].replace(" ", "-") for row in TABLE])
 def test_engine_does_with_damage_what_derby_10_14_did(
     tmp_path: Path, row: tuple[str, str, Patch | None, bool, bool | None, int | None]

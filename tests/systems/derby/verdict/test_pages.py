@@ -393,6 +393,7 @@ NAMED: dict[str, Callable[[Path], Path]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("named", NAMED)
 @pytest.mark.parametrize("removed", [False, True])
 def test_a_container_that_was_dropped_after_the_log_ends_is_of_another_time(
@@ -515,6 +516,7 @@ ENCRYPTED: dict[str, tuple[bool, str, bool, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", ENCRYPTED)
 def test_the_old_file_of_a_container_is_put_back_where_its_encryption_is_undone(
     case: str, tmp_path: Path
@@ -605,7 +607,7 @@ def test_a_page_that_was_made_before_it_is_needed_is_not_counted(tmp_path: Path)
     assert verdict_of(path).judgement.answer is Answer.SAFE
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", UNNAMED)
 def test_what_the_log_does_not_write_anew_is_looked_at_too(damage: str, tmp_path: Path) -> None:
     """The original boots, or does not, as it comes to it or not; see the differential."""
@@ -1078,6 +1080,7 @@ def damaged_pages(page: bytes) -> Iterator[bytes]:
         yield summed(page[:place] + bytes([page[place] ^ 1]) + page[place + 1 :])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", [*CASES, "inplace-compressed"])
 def test_pages_are_judged_the_same_in_columns_and_one_by_one(case: str) -> None:
     columns, one_by_one = ways_of(database(case))

@@ -79,6 +79,7 @@ def test_decimals_print_as_in_java(number: int, scale: int, text: str) -> None:
     assert decimal_text(number, scale) == text == str(Decimal(number).scaleb(-scale))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("digits", [4300, 4301, 9000, 250_000])
 def test_a_decimal_may_have_more_digits_than_python_prints_of_an_integer(digits: int) -> None:
     one, text = 10**digits // 7, "142857" * (digits // 6 + 1)

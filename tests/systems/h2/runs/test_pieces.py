@@ -40,6 +40,7 @@ def in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     read_in_runs(monkeypatch)
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("case", cases("h2"))
 def test_entries_of_every_fixture_are_those_of_the_scan(case: str) -> None:
     log = fixture(case)._log

@@ -54,6 +54,7 @@ def walked(row: bytes) -> tuple[int, int]:
 MEASURED = [code for code, kind in TYPES.items() if kind.layout is not Layout.OTHER]
 
 
+@pytest.mark.sampled(43)
 @pytest.mark.parametrize("code", MEASURED)
 def test_walk_and_decoder_agree_on_the_size_of_every_type(code: int) -> None:
     value = sample(code)

@@ -388,6 +388,7 @@ def test_list_of_log_pages_with_one_that_no_log_has_is_not_safe(
     assert not impossible or one.verdict().judgement.answer is not Answer.SAFE
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "unit",
     [b"\x0a\x00", b"\x05\x03\x10\x01\x01\x05", encode_checkpoint(), b"\x01\x20\x01"],

@@ -152,6 +152,7 @@ def next_trunk(trunk: int, following: int) -> bytearray:
     return sealed(data, trunk)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("following", [5, 129, 512, 100_000])
 def test_a_chain_of_trunks_that_leads_astray_loses_the_trunks_behind_it(
     following: int, tmp_path: Path

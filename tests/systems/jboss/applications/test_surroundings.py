@@ -86,6 +86,7 @@ def test_a_whole_broker_is_safe_and_its_parts_fit(tmp_path: Path) -> None:
     assert (one.surroundings.kind, one.surroundings.path) == ("broker", str(tmp_path / "data"))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["221 (1).msg", "221 - Copy.msg", "._221.msg", "Copy of 221.msg"])
 def test_a_copy_of_a_large_message_keeps_newer_brokers_from_starting(
     name: str, tmp_path: Path
@@ -121,6 +122,7 @@ def test_files_of_messages_under_other_names_are_a_journal(tmp_path: Path) -> No
     assert not any("The journal of messages has no file" in one.text for one in answers)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("change", "rows", "words"),
     [

@@ -143,7 +143,7 @@ def written(folder: Path, seed: int) -> Path:
     return folder / "journal"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_of_messages_are_the_same_both_ways(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch

@@ -96,6 +96,7 @@ def test_record_has_the_documented_size(shape: str, name: RecordType, size: int)
     assert len(encode(SHAPES[shape], item)) == size
 
 
+@pytest.mark.sampled(4)
 @EVERY_SHAPE
 @given(data=st.data())
 def test_what_is_encoded_is_decoded(name: str, data: st.DataObject) -> None:

@@ -50,6 +50,7 @@ def convertible(case: str) -> bool:
     return not any(word in case for word in words)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("case", [case for case in ARTEMIS if convertible(case)])
 def test_a_journal_goes_to_the_hash_and_back_byte_for_byte(case: str, tmp_path: Path) -> None:
     extension = manifest(case)["extension"]

@@ -120,6 +120,7 @@ def operate(journal: CircularJournal, word: str, rest: list[str]) -> None:
         ticket.wait()
 
 
+@pytest.mark.sampled(51)
 @pytest.mark.parametrize("case", CASES)
 def test_replayed_operations_give_the_originals_bytes(case: str, tmp_path: Path) -> None:
     player = Player(tmp_path, settings_of(case))

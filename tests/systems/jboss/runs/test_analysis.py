@@ -77,6 +77,7 @@ OTHERWISE = {"an id that is added after its delete": [add(1), delete(1), add(1)]
 """Journals of which the loader has to list the records, to know which are live to it."""
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("generation", ["g2", "g3"])
 @pytest.mark.parametrize("name", ALIKE | OTHERWISE)
 def test_odd_journals_are_analysed_in_runs_too(

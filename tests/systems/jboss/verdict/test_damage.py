@@ -413,6 +413,7 @@ def test_rolled_back_transaction_and_its_deletes_leave_nothing(tmp_path: Path) -
 # -- anything at all ------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @EVERY_SHAPE
 @settings(max_examples=60)
 @given(changes=st.lists(st.tuples(st.integers(0, 1023), st.integers(0, 255)), max_size=8))

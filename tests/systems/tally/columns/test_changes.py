@@ -78,6 +78,7 @@ def test_an_encrypted_log_gives_changes_with_its_key_and_none_without(tmp_path: 
     assert _agree(source) == 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", range(5_000, 50_000, 7_001))
 def test_damage_ends_both_ways_at_the_same_place(tmp_path: Path, place: int) -> None:
     source = _written(tmp_path / "log")

@@ -48,6 +48,7 @@ def _append(process: subprocess.Popen[str], line: str) -> str:
     return process.stdout.readline()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["alone", "shared"])
 @pytest.mark.parametrize("cleaned", ["deleted", "replaced"])
 def test_a_log_whose_lock_file_was_deleted_has_one_owner_still(
