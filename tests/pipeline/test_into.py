@@ -65,6 +65,7 @@ def _own(jar: str) -> bool:
     return "/io/delta/" in jar or "/org/apache/iceberg/" in jar
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.interop
 @pytest.mark.timeout(RUN_LIMIT_S + 60)
 @pytest.mark.parametrize("form", JARS)
@@ -110,6 +111,7 @@ def test_the_guide_s_lines_follow_three_logs_into_a_delta_table(tmp_path: Path) 
     assert int(run_with("delta", "tests.pipeline.walkthrough", tmp_path).split()[-1]) > 100
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.interop
 @pytest.mark.timeout(RUN_LIMIT_S + 60)
 @pytest.mark.parametrize("form", JARS)

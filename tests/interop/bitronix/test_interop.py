@@ -338,6 +338,7 @@ def test_the_original_opens_what_was_converted_and_goes_on(tmp_path: Path, line:
         assert {key: frozenset(one.resources) for key, one in log.open_decisions().items()} == model
 
 
+@pytest.mark.sampled(2)
 @on_each_line
 @pytest.mark.parametrize(
     "copy", ["{} (1).tlog", "{}.tlog.bak", "Copy of {}.tlog", "{} - Copy.tlog"]

@@ -84,6 +84,7 @@ def totals(bank: Bank) -> dict[str, int]:
     return {name: sum(rows) for name, rows in bank.balances(NAMES).items()}
 
 
+@pytest.mark.sampled(2)
 @on_each_line
 @pytest.mark.parametrize(
     ("step", "printed", "left"),
@@ -106,6 +107,7 @@ def test_bitronix_settles_what_our_manager_left(
     assert totals(bank) == left
 
 
+@pytest.mark.sampled(2)
 @on_each_line
 @pytest.mark.parametrize(("mode", "left"), [("decided", WHOLE), ("prepared", ABSENT)])
 def test_our_manager_settles_what_bitronix_left(

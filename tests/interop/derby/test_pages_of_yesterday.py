@@ -125,6 +125,7 @@ def finds_all(database: Path, version: str) -> bool:
     return found["CHECKED"] == "1" and is_read and found["ROWS"] == found["BY-INDEX"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("story", STORIES)
 def test_a_page_of_yesterday_is_safe_where_the_original_misses_no_row(

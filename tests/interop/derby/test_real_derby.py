@@ -44,6 +44,7 @@ def append(database: Path, rows: list[int], *, close: bool) -> None:
         log._folder.close()  # the process is gone: nothing more is flushed
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("end", ["shutdown", "halt"])
 @pytest.mark.parametrize("close", [True, False], ids=["closed", "killed"])
@@ -91,6 +92,7 @@ def test_derby_accepts_our_commit_of_its_branch_in_doubt(tmp_path: Path, version
     assert rows_of(found["ROWS"])[70] == "in doubt"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("per_group", [1, 3, 7, 0])
 def test_derby_boots_its_log_regrouped_by_us(tmp_path: Path, per_group: int, version: str) -> None:
@@ -198,6 +200,7 @@ def test_derby_reads_the_record_that_ends_at_the_oldest_begin(tmp_path: Path) ->
     assert answer.startswith("NOBOOT")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_dropped_commit_is_no_loss_where_a_checkpoint_has_written_its_changes(

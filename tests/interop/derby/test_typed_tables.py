@@ -24,6 +24,7 @@ ROUNDS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("version", "seed"), ROUNDS)
 def test_rows_are_those_that_select_shows(tmp_path: Path, version: str, seed: int) -> None:
     database = tmp_path / "db"

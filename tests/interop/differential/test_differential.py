@@ -24,6 +24,7 @@ LONG = int(os.environ.get("TALLYSTICK_CASES", "2500"))
 PER_WORKLOAD = {"short": 10, "long": 40}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.interop
 @pytest.mark.parametrize("name", ORIGINALS)
 def test_no_answer_about_a_damaged_head_is_proved_wrong(name: str, tmp_path: Path) -> None:

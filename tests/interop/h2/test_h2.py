@@ -172,6 +172,7 @@ def test_undo_image_restores_a_page_that_we_wiped(database: Path) -> None:
     assert answer == Answer(started() | {50: "after undo"})
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("commit", [None, True, False])
 def test_in_doubt_transactions_are_listed_and_decided(database: Path, commit: bool | None) -> None:
     ours = Ours(database)

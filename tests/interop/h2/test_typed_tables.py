@@ -57,6 +57,7 @@ def _rows_agree(folder: Path, version: str, seeds: range) -> Counter[str]:
     return counts
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("version", "count"), ROUNDS)
 def test_the_typed_feed_applied_is_what_select_shows(
     tmp_path: Path, version: str, count: int

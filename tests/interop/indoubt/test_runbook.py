@@ -30,6 +30,7 @@ def _act(log: Path, *, commit: bool) -> Act:
     return act_of(one, one.branches[0], {}, commit=commit)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("jars", [DERBY, NEW_DERBY], ids=["10.14", "10.16"])
 @pytest.mark.parametrize("commit", [True, False])
 def test_derby_ends_the_branch(tmp_path: Path, jars: list[str], commit: bool) -> None:

@@ -158,6 +158,7 @@ def test_a_store_whose_transactions_have_ended_has_none_left(kind: str, tmp_path
     assert TRANSACTION not in {name for name, _ in listed_files(printed)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("end", "size", "reason"),
     [
@@ -235,6 +236,7 @@ MOVES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["ShadowNoFileLockStore", "HashedStore"])
 @pytest.mark.parametrize("move", MOVES)
 def test_recovery_finishes_no_state_in_another_folder_and_we_say_so(
@@ -253,6 +255,7 @@ def test_recovery_finishes_no_state_in_another_folder_and_we_say_so(
     assert {one[3] for one in told(printed)} == {left}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", STORES)
 def test_recovery_reads_no_zeros_after_a_state(kind: str, tmp_path: Path) -> None:
     run_java("Files", "write", kind, tmp_path, "failed", "halted", classpath=store())

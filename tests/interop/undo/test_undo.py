@@ -215,6 +215,7 @@ def agree(engine: str, folder: Path, seeds: Sequence[int]) -> Counter[str]:
     return counts
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_undo_and_redo_give_makes_the_tables_of_the_history_without_and_with(
     engine: str, sweep: Sweep, tmp_path: Path

@@ -158,9 +158,7 @@ def test_work_that_hangs_is_ended_and_settled(tmp_path: Path) -> None:
         while (tmp_path / "hang").exists():
             time.sleep(0.01)
 
-    report = Chaos(faults=["away"], step=3).run(
-        files.scenario(work=work, faults=[fault], limit=5)
-    )
+    report = Chaos(faults=["away"], step=3).run(files.scenario(work=work, faults=[fault], limit=5))
     assert report.ended == {Ended.COMMITTED: 1, Ended.HUNG: 1}
 
 
@@ -201,7 +199,7 @@ def test_trials_by_chance_are_the_same_for_a_seed(tmp_path: Path) -> None:
         folder.mkdir()
         faults = [Away(f"away {n}", partial(found.append, n), lambda: None) for n in "abc"]
         names = [fault.name for fault in faults]
-        Chaos(faults=names, seed=seed).run(Files(folder).scenario(faults=faults), sample=12)
+        Chaos(faults=names, seed=seed).run(Files(folder).scenario(faults=faults), sample=5)
         return found
 
     assert struck(1) == struck(1) != struck(2)
