@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tallystick import Journal
 from tallystick.cli.look.rows import row_lines
 from tallystick.printable import printable
 from tests.cli.conftest import Run
@@ -266,3 +267,23 @@ def test_an_encrypted_file_of_h2_is_not_said_to_have_no_record(run: Run) -> None
     for words in (["dump"], ["sql", "--json", "SELECT type FROM records"]):
         answer = run(words[0], SEALED[0], *words[1:])
         assert (answer.code, "--boot-password" in answer.err) == (1, True), answer
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ('{\n\t"käse": 1\r\n}'.encode(), '{\\n\\t"käse": 1\\r\\n}'),
+        (b"one line", "one line"),
+        (b"\n\t", "0a09"),
+        (b"a\x00b", "610062"),
+        (b"\xff\n", "ff0a"),
+    ],
+)
+def test_a_body_of_several_lines_is_text_and_shown_on_one(
+    run: Run, tmp_path: Path, body: bytes, shown: str
+) -> None:
+    with Journal(tmp_path / "log") as journal:
+        journal.add(1, body)
+    for command in ("rows", "dump"):
+        lines = run(command, tmp_path / "log").out.splitlines()
+        assert any(line.endswith(shown) for line in lines), lines

@@ -521,13 +521,17 @@ def stake_text(one: Judgement) -> str:
     return ", ".join(counted(n, name) for n, name in parts if n)
 
 
+_LINES = str.maketrans("", "", "\t\n\r")
+
+
 def body_text(body: bytes) -> str:
-    """Return a body as text where it is one, else as hex digits."""
+    """Return a body as text, maybe of several lines, where it is one, else as hex digits."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
         return body.hex()
-    return text if text.isprintable() else body.hex()
+    in_line = text.translate(_LINES)
+    return text if in_line.isprintable() and (in_line or not text) else body.hex()
 
 
 def place(file: str | None, offset: int | None) -> str:
