@@ -63,7 +63,7 @@ from tallystick.systems.tally.read.files import (
     SegmentFile,
     read_catalog,
 )
-from tallystick.systems.tally.read.records import step_records
+from tallystick.systems.tally.read.records import require_key, step_records
 from tallystick.systems.tally.read.scan import Scan, Step, view_of
 from tallystick.systems.tally.read.spans import (
     cut,
@@ -278,16 +278,33 @@ class TallyReading(Reading):
 
         Memory grows with their number. Groups that hold changes outside of transactions only are
         verified, not decoded.
+
+        Raises:
+            LogSealedError: a group is encrypted, and the key was not given.
         """
-        steps = self._steps(Runs.of(self.catalog, self._key))
+        steps = self._opened(self._steps(Runs.of(self.catalog, self._key)))
         yield from transactions_of(self.source.path, steps, self._key, self._incomplete)
 
     def changes(self) -> Iterator[Change]:
         """Yield adds, updates, deletes and rows in commit order.
 
         Memory grows with open transactions.
+
+        Raises:
+            LogSealedError: as ``transactions`` does.
         """
-        yield from ChangeFeed(self.source.path, self._incomplete).take(self.records())
+        yield from ChangeFeed(self.source.path, self._incomplete).take(self._opened_records())
+
+    def _opened_records(self, *, salvage: bool = False) -> Iterator[Record]:
+        steps = Scan(self.catalog, self._access).steps() if salvage else self._steps()
+        for step in self._opened(steps):
+            yield from step_records(step, self._key)
+
+    def _opened(self, steps: Iterable[Step]) -> Iterator[Step]:
+        """Yield steps up to a group whose key was not given. Raises `LogSealedError` there."""
+        for step in steps:
+            require_key(step, self._key)
+            yield step
 
     def fated_changes(self) -> Iterator[Row]:
         """Yield the changes of all transactions as these end, then those that do not end.
@@ -296,7 +313,7 @@ class TallyReading(Reading):
         """
         log = self.source.path
         feed = ChangeFeed(log, self._incomplete)
-        for _, row in placed_rows(feed, log, self.records(salvage=True)):
+        for _, row in placed_rows(feed, log, self._opened_records(salvage=True)):
             yield row
         yield from feed.rest()
 
@@ -306,7 +323,7 @@ class TallyReading(Reading):
             return None
         from tallystick.systems.tally.columns.changes import fated_batches
 
-        steps = Scan(self.catalog, self._access, read_run=Runs.of(self.catalog, self._key)).steps()
+        steps = self._opened(self._scan().steps())
         return fated_batches(self.source.path, steps, self._key, self._incomplete, rows)
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
@@ -354,6 +371,7 @@ class TallyReading(Reading):
                     "records are damaged", file=step.file.path, offset=step.place.offset,
                     advice="Look at the log with `tallystick explain`",
                 )  # fmt: skip
+            require_key(step, self._key)
             header, chunk = step.place.header, chunk_of(step.place)
             if header is not None and header.last_lsn <= known and not begun:
                 continue
@@ -381,7 +399,7 @@ class TallyReading(Reading):
         """Yield all of `changes` in the same order, as batches of at most ``rows`` rows."""
         from tallystick.systems.tally.columns.changes import change_batches
 
-        steps = self._steps(Runs.of(self.catalog, self._key))
+        steps = self._opened(self._steps(Runs.of(self.catalog, self._key)))
         return change_batches(self.source.path, steps, self._key, self._incomplete, rows)
 
     # -- verdicts -----------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tallystick.arrow.schemas import (
 )
 from tallystick.reading.tables import batches_of
 from tallystick.storage.local import LOCAL
-from tallystick.systems.protocol import LogSource, ReadOptions
+from tallystick.systems.protocol import LogSealedError, LogSource, ReadOptions
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.reader import TallyReading
@@ -72,10 +72,25 @@ def test_changes_and_transactions_of_every_kind_of_record_agree(
     assert _agree(_written(tmp_path / "log", compression)) > 500
 
 
-def test_an_encrypted_log_gives_changes_with_its_key_and_none_without(tmp_path: Path) -> None:
+def test_an_encrypted_log_gives_changes_with_its_key_and_an_error_without(tmp_path: Path) -> None:
+    """Without it there were none, and nothing was said."""
     source = _written(tmp_path / "log", key=KEY)
     assert _agree(source, KEY) > 500
-    assert _agree(source) == 0
+    reading = TallyReading(source, ReadOptions())
+    asked: list[Callable[[], Iterable[object]]] = [
+        reading.changes,
+        reading.transactions,
+        reading.fated_changes,
+        lambda: reading.change_batches(7),
+        lambda: reading.transaction_batches(7),
+        lambda: reading.changes_between(None, 99),
+    ]
+    for ask in asked:
+        with pytest.raises(LogSealedError, match="--encryption-key; in Spark encryptionKey"):
+            list(ask())
+    (split,) = reading.splits(1 << 40)[:1]
+    closed = reading.close_split(split, 7)
+    assert (list(closed.batches), closed.rest()) == ([], None)
 
 
 @pytest.mark.sampled(4)

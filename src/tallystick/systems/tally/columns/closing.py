@@ -16,6 +16,7 @@ from tallystick.arrow.columns import sliced
 from tallystick.arrow.schemas import batches_by_table
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Change, Clock, Transaction
+from tallystick.systems.protocol import LogSealedError
 from tallystick.systems.tally.columns.changes import chunk_changes
 from tallystick.systems.tally.columns.splits import SplitWalk
 from tallystick.systems.tally.read.closing import (
@@ -26,7 +27,7 @@ from tallystick.systems.tally.read.closing import (
     SplitCloser,
 )
 from tallystick.systems.tally.read.decision import Case
-from tallystick.systems.tally.read.records import step_records
+from tallystick.systems.tally.read.records import require_key, step_records
 from tallystick.systems.tally.read.walk import Expected, Place
 from tallystick.systems.tally.runs.chunk import Numbers
 from tallystick.systems.tally.runs.pieces import Runs, chunk_of
@@ -52,7 +53,7 @@ class ClosingSplit:
         """Yield what the split closes; nothing more once it proves not to be plain."""
         try:
             yield from batches_of_closed(self._closed(), self.rows)
-        except (NotPlainError, CorruptLogError, UnsupportedFormatError):
+        except (NotPlainError, CorruptLogError, UnsupportedFormatError, LogSealedError):
             self._plain = False
 
     def _closed(self) -> Iterator[Closed | pa.RecordBatch]:
@@ -65,6 +66,7 @@ class ClosingSplit:
         for step in self.walk.steps(Runs(size, self.key)):
             if step.place.case is Case.CORRUPT:
                 raise NotPlainError("a split is damaged", file=file.path)
+            require_key(step, self.key)
             self._look_at(step.place)
             chunk = chunk_of(step.place)
             if chunk is None:

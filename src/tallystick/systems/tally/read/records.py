@@ -13,7 +13,7 @@ from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.records import Kind, NumberedRecord, Outcome, Record
 from tallystick.roles import Operation
 from tallystick.storage.files import Bytes
-from tallystick.systems.protocol import StoredEntry
+from tallystick.systems.protocol import LogSealedError, StoredEntry
 from tallystick.systems.tally.format.bodies import (
     decode_decision,
     decode_ending,
@@ -33,6 +33,7 @@ from tallystick.systems.tally.format.columns import (
 from tallystick.systems.tally.format.entries import decode_entry
 from tallystick.systems.tally.format.kinds import Code, must_know, name_of
 from tallystick.systems.tally.format.layout import (
+    AES_GCM,
     HEADER_SIZE,
     PACKED,
     SYSTEM_NAME,
@@ -204,6 +205,18 @@ def step_records(step: Step, key: bytes | None) -> Iterator[Record]:
         yield envelope_record(path, header, Outcome.VALID, encrypted=True)
     except CorruptLogError as error:
         yield envelope_record(path, header, Outcome.CORRUPT, reason=str(error))
+
+
+def require_key(step: Step, key: bytes | None) -> None:
+    """Check that what a place holds can be read. Raises `LogSealedError`."""
+    header, place = step.place.header, step.place
+    if key is None and header is not None and place.case.whole and header.flags & AES_GCM:
+        raise LogSealedError(
+            "a group is encrypted and the key was not given, so nothing from there on can be read",
+            file=step.file.path,
+            offset=place.offset,
+            advice="Give the log's key (--encryption-key; in Spark encryptionKey)",
+        )
 
 
 def has_work(step: Step) -> bool:
