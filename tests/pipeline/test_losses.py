@@ -11,10 +11,13 @@ import pytest
 
 from tallystick import Journal
 from tallystick.errors import LogUnreadableError
+from tallystick.pipeline import planning
 from tallystick.pipeline.options import MODES, SourceOptions
 from tallystick.pipeline.planning import RecordsLostError, Task, tasks
 from tallystick.pipeline.source.batch import TableReader
-from tallystick.pipeline.task import execute
+from tallystick.pipeline.task import execute, tables_of
+from tallystick.reading.tables import TABLES
+from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 from tallystick.systems.tally.live.log import TallyLog
 from tests.pipeline.source.test_data_loss import WRITERS
 from tests.pipeline.source.test_durable import SMALL
@@ -91,6 +94,27 @@ def test_failfast_fails_over_a_hole(system: str, table: str, tmp_path: Path) -> 
     list(_read(options[0]))
     with pytest.raises(RecordsLostError, match="missing"):
         list(_read(options[1]))
+
+
+def test_failfast_opens_each_log_once_for_all_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It found all logs again for each table of each: a cost by the square of their number."""
+    for name in ("one", "two"):
+        WRITERS["native"][0](str(tmp_path / name), range(20))
+    options = SourceOptions((str(tmp_path),), mode="failfast")
+    pieces = [piece for task in tasks(options) for piece in task.pieces]
+    opened: list[str] = []
+
+    def read(self: System, source: LogSource, options: ReadOptions) -> LogReading:
+        opened.append(source.path)
+        return real(self, source, options)
+
+    real = System.read
+    monkeypatch.setattr(System, "read", read)
+    monkeypatch.setattr(planning, "find", None)
+    assert list(tables_of(pieces, options, list(TABLES)))
+    assert opened == [piece.source.path for piece in pieces]
 
 
 @pytest.mark.sampled(3)

@@ -223,7 +223,7 @@ def _tables_of(
     for table in tables:
         try:
             if strict and table in LOSING and piece.first and not judged:
-                require_undamaged(piece.source, options)
+                _require_no_loss(opening, piece, options)
             for batch in _read(opening.reading, piece, table, options):
                 yield table, batch
         except (TallystickError, OSError) as error:
@@ -233,6 +233,14 @@ def _tables_of(
             if table == "findings":
                 batches = finding_batches([problem])
                 yield from ((table, batch) for batch in batches)
+
+
+def _require_no_loss(opening: _LazyReading, piece: Piece, options: SourceOptions) -> None:
+    """Check that the log of a piece lost nothing; a part of it has some of the files only."""
+    if piece.split is None:
+        require_no_loss(opening.reading, options)
+    else:
+        require_undamaged(piece.source, options)
 
 
 @dataclass
