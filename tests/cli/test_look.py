@@ -88,7 +88,7 @@ def test_bodies_that_are_text_are_text_and_times_have_their_zone(run: Run, tmp_p
             journal.append(body)
     lines = run("dump", tmp_path).out.splitlines()[1:]
     shown = [line.partition("body ")[2] for line in lines]
-    assert shown == ["order 7", "Größe", "00ff", "610a62", f"{'x' * 64}... (100 bytes)"]
+    assert shown == ["order 7", "Größe", "00ff", r"a\nb", f"{'x' * 64}... (100 bytes)"]
     assert all(line.partition("time ")[2].split()[0].endswith("Z") for line in lines)
     ((counts),) = run("dump", tmp_path, "--stats", "--json").lines
     assert (counts["records"], counts["kinds"]) == (5, {"add": 5})

@@ -235,9 +235,9 @@ class DerbyReading(Reading):
 
         return _records(chosen_ranges(self._runs, self.scan, self.source.path, fitting))
 
-    def _require_key(self) -> None:
+    def _require_key(self, log: LogFiles | None = None) -> None:
         """Check that the bodies of records can be read. Raises `LogSealedError`."""
-        if self.log.sealed:
+        if (log or self.log).sealed:
             raise LogSealedError(
                 "the log is encrypted and the key is not known, so no row of it can be read",
                 file=self.source.path,
@@ -327,9 +327,9 @@ class DerbyReading(Reading):
             LogUnreadableError: some of what is needed was given up, or the key is not known.
             CorruptLogError: some of it is damaged.
         """
-        self._require_key()
         name, found = self.source.path, None if after is None else self._part(after, until)
         if after is None or found is None:
+            self._require_key()
             names = self._names()
             yield from committed_between(self.scan, name, names, after, until)
         else:
@@ -346,6 +346,7 @@ class DerbyReading(Reading):
         part = part_between(numbers, self._some_files, after, until)
         if part is None:
             return None
+        self._require_key(part.log)
         runs = runs_of(part.log, part.size)
         scan = LogScan(part.log, reach_from(part.log, part.begin, runs))
         if not scan.reaches(until):
