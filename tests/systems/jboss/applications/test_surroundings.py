@@ -163,6 +163,17 @@ def test_bindings_that_are_not_there_lose_the_messages_of_their_queues(
     assert answer(broker(tmp_path, case)) == (Answer.LOSES, "part-lost", rows)
 
 
+def test_how_much_is_at_stake_is_not_known_where_bindings_have_other_queues(
+    tmp_path: Path,
+) -> None:
+    """They, or the journal, are of another time or broker, which may have kept more."""
+    data = broker(tmp_path)
+    shutil.rmtree(data / "bindings")
+    shutil.copytree(fixture_dir("brokers") / "paged/bindings", data / "bindings")
+    assert answer(data) == (Answer.LOSES, "part-lost", None)
+    assert "queues 218 (3). The bindings do not have them" in judged(data)[0].judgement.text
+
+
 FOR_3, FOR_4 = struct.pack(">q", 3), struct.pack(">q", 4)
 ADDED, HELD, TAKEN_OFF = (
     add(1, b"", MESSAGE),

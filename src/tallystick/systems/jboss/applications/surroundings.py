@@ -306,8 +306,9 @@ def _bindings(
         more = "" if len(lost) <= _LISTED_MAX else f" and {len(lost) - _LISTED_MAX} more"
         state = "The bindings do not have them" if queues else "The bindings are missing"
         why = f"A start drops {lost.total():,} messages of the queues {listed}{more}. {state}."
-        # How many of their messages in pages are lost with them, the journal does not say.
-        stake = AtStake(None, None if paged else lost.total())
+        # How many of their messages in pages are lost with them, the journal does not say. Where
+        # the bindings have other queues, one of the two is of another time, or of another broker.
+        stake = AtStake(None, None if paged or queues else lost.total())
         return Part(BINDINGS, path, found_by, there, False, why, Answer.LOSES, stake)
     if foreign:
         why = f"{foreign}: one of them is of another time, or of another broker."
