@@ -24,6 +24,7 @@ from tests.interop.differential.cases import (
     ALTERED,
     EARLIER,
     FIRST_START_MS,
+    SET_UP_ALIKE,
     Case,
     Named,
     _named_in,
@@ -446,6 +447,8 @@ SMALL, SENT_IN_ONE = (struct.pack(">qB", one, 0) + bytes(40) for one in (-1, 7))
 IN_NONE, IN_ONE = entry(SMALL) * 3, entry(SMALL) + entry(SENT_IN_ONE)
 IN_OPEN = entry(SMALL) + entry(struct.pack(">qB", 8, 0) + bytes(40))
 """With a message of a transaction that did not commit, of which the journal tells nothing."""
+BRIEF = entry(WRITTEN[:36] + b"\0" + WRITTEN[37:])
+"""With a large message that is not durable: its file tells nothing."""
 
 
 @pytest.mark.parametrize(
@@ -459,6 +462,7 @@ IN_OPEN = entry(SMALL) + entry(struct.pack(">qB", 8, 0) + bytes(40))
         ([IN_NONE, IN_NONE], [entry(SMALL) * 2, IN_NONE], False),
         ([IN_NONE, IN_NONE, IN_NONE], [IN_NONE, None, IN_NONE], False),
         ([IN_ONE, IN_NONE], [None, IN_NONE], False),
+        ([IN_NONE, BRIEF], [IN_NONE, None], True),
         ([IN_NONE, IN_OPEN], [IN_NONE, None], True),
         ([IN_NONE, entry(WRITTEN)], [IN_NONE, None], False),
         ([IN_NONE], [IN_NONE], False),
@@ -590,6 +594,12 @@ def test_a_loss_that_is_none_or_more_than_what_is_at_stake_is_wrong(
     one = case(answer, lost=lost)
     one.stake = stake
     assert one.is_wrong is wrong
+
+
+def test_no_stake_counts_what_no_file_tells_of_another_broker() -> None:
+    one = case("loses", lost=4, unseen=SET_UP_ALIKE)
+    one.stake = 3
+    assert not one.is_wrong
 
 
 def test_brokers_of_the_same_queues_are_set_up_alike(tmp_path: Path) -> None:
