@@ -21,6 +21,7 @@ from tallystick.pipeline.stages.envelopes import plain_envelopes, typed_envelope
 from tallystick.pipeline.tables.lakehouse import (
     REQUIRED,
     columns_there,
+    in_sql,
     is_case_sensitive,
     require_fit,
     types_of,
@@ -67,8 +68,7 @@ def merge_into(table: str, form: str = "delta") -> Callable[[DataFrame, int], No
         spark, types = batch.sparkSession, types_of(batch.select(*COLUMNS).schema)
         there = columns_there(spark, table)
         if there is None:
-            columns = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
-            spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING {form}")
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({in_sql(types)}) USING {form}")
         else:
             require_fit(table, types, there, same_case=is_case_sensitive(spark))
         changes = batch.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE).persist()
@@ -114,8 +114,9 @@ def upsert_into(
 
     def upsert(batch: DataFrame, batch_id: int) -> None:
         del batch_id  # commit versions tell what was applied
-        _require_of_batches(batch, url, given, beside)
-        _require_own(batch, url, given, table)
+        with _postgres(batch, url, given) as connection:
+            _require_of_batches(connection, beside)
+            _require_own(connection, table)
         changes = batch.where(F.col(CHANGE_TYPE) != UPDATE_BEFORE).persist()
         try:
             emptied = _emptied(changes)
@@ -268,14 +269,12 @@ def _last_name(table: str) -> str:
     return table.rpartition(".")[2]
 
 
-def _require_of_batches(
-    batch: DataFrame, url: str, properties: Mapping[str, str], beside: str
-) -> None:
+def _require_of_batches(connection: Any, beside: str) -> None:
     """Check that the table beside, which is replaced, is one of batches, or is not there.
 
     Raises `OptionError`.
     """
-    found = _columns_of(batch, url, properties, beside)
+    found = _columns_of(connection, beside)
     if found and not {*KEY, *VERSION, "_deleted"} <= {*found}:
         raise OptionError(
             f"batches would replace the table {beside}, which is none of theirs",
@@ -284,9 +283,9 @@ def _require_of_batches(
         )
 
 
-def _require_own(batch: DataFrame, url: str, properties: Mapping[str, str], table: str) -> None:
+def _require_own(connection: Any, table: str) -> None:
     """Check that the table, if it is there, takes the rows of a batch. Raises `OptionError`."""
-    there = _columns_of(batch, url, properties, table)
+    there = _columns_of(connection, table)
     if not there:
         return
     kinds = {name: _TYPES.get(name, "text") for name in COLUMNS}
@@ -298,7 +297,7 @@ def _require_own(batch: DataFrame, url: str, properties: Mapping[str, str], tabl
         f"AND indrelid = {_regclass(table)} AND (SELECT array_agg(attname::text ORDER BY attname) "
         f"FROM pg_attribute WHERE attrelid = indrelid AND attnum = ANY(indkey)) = ARRAY[{names}]"
     )
-    if "0" in _pairs(batch, url, properties, keys):
+    if "0" in _pairs(connection, keys):
         raise OptionError(
             f"the table {table} is there, and nothing keeps a row of it from being there twice",
             expected=f"the primary key ({', '.join(KEY)})",
@@ -306,16 +305,14 @@ def _require_own(batch: DataFrame, url: str, properties: Mapping[str, str], tabl
         )
 
 
-def _columns_of(
-    batch: DataFrame, url: str, properties: Mapping[str, str], table: str
-) -> dict[str, str]:
+def _columns_of(connection: Any, table: str) -> dict[str, str]:
     """Return the columns of a table of PostgreSQL, as `columns_there`; none where it is missing."""
     query = (
         "SELECT attname, CASE WHEN attnotnull AND NOT atthasdef AND attidentity = '' "
         f"THEN '{REQUIRED}' ELSE '' END || format_type(atttypid, atttypmod) FROM pg_attribute "
         f"WHERE attnum > 0 AND NOT attisdropped AND attrelid = {_regclass(table)}"
     )
-    found = _pairs(batch, url, properties, query)
+    found = _pairs(connection, query)
     kinds = {name: kind.removeprefix(REQUIRED) for name, kind in found.items()}
     return {
         name: found[name].removesuffix(kind) + _SHOWN.get(kind, kind)
@@ -328,13 +325,11 @@ def _regclass(table: str) -> str:
     return f"to_regclass('{name}')"
 
 
-def _pairs(batch: DataFrame, url: str, properties: Mapping[str, str], query: str) -> dict[str, str]:
+def _pairs(connection: Any, query: str) -> dict[str, str]:
     """Return the rows of two texts that a query gives."""
-    found = {}
-    with _postgres(batch, url, properties) as connection:
-        rows = connection.createStatement().executeQuery(query)
-        while rows.next():
-            found[str(rows.getString(1))] = str(rows.getString(2))
+    found, rows = {}, connection.createStatement().executeQuery(query)
+    while rows.next():
+        found[str(rows.getString(1))] = str(rows.getString(2))
     return found
 
 

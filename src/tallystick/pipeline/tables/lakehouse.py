@@ -39,8 +39,6 @@ _RUNS_TYPES = {
     "touched": "array<string>",
     "versions": "map<string,string>",
 }
-_RUNS_COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _RUNS_TYPES.items())
-
 
 _TABLES = SCHEMAS | {PROFILE_TABLE: PROFILE}
 
@@ -79,7 +77,7 @@ class Lake:
         Raises `OptionError` where a table of other columns has the name of one of them.
         """
         self._require_fit()
-        self._make(RUNS, _RUNS_COLUMNS)
+        self._make(RUNS, _RUNS_TYPES)
         published, begun = self._runs()
         if published is None:
             return None
@@ -125,8 +123,7 @@ class Lake:
         names = sorted(logs) if logs is not None else None
         if names == []:
             return
-        fields = ", ".join(f"`{name}` {kind}" for name, kind in types_of(rows.schema).items())
-        self._make(table, fields, by_log=table in (*OF_LOGS, PROFILE_TABLE))
+        self._make(table, types_of(rows.schema), by_log=table in (*OF_LOGS, PROFILE_TABLE))
         ours = F.lit(True) if names is None else F.col("log").isin(names)
         rows = rows.where(ours)  # a log that came meanwhile is for the next run
         if self.form == "iceberg":
@@ -147,10 +144,11 @@ class Lake:
             if there is not None:
                 require_fit(self._name(table), types, there, same_case=same_case, whole=True)
 
-    def _make(self, table: str, columns: str, *, by_log: bool = False) -> None:
+    def _make(self, table: str, types: Mapping[str, str], *, by_log: bool = False) -> None:
         parts = "PARTITIONED BY (log)" if by_log else ""
         self.spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self._name(table)} ({columns}) USING {self.form} {parts}"
+            f"CREATE TABLE IF NOT EXISTS {self._name(table)} ({in_sql(types)}) "
+            f"USING {self.form} {parts}"
         )
 
     def _version(self, table: str) -> str:
@@ -172,7 +170,7 @@ class Lake:
         return published, begun
 
     def _note(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        frame = self.spark.createDataFrame(list(rows), _RUNS_COLUMNS).coalesce(1)
+        frame = self.spark.createDataFrame(list(rows), in_sql(_RUNS_TYPES)).coalesce(1)
         if self.form == "iceberg":
             frame.writeTo(self._name(RUNS)).overwrite(F.lit(True))
         else:
@@ -208,6 +206,11 @@ def is_case_sensitive(spark: SparkSession) -> bool:
 def types_of(schema: StructType) -> dict[str, str]:
     """Return the columns of a schema with their types in SQL."""
     return {one.name: one.dataType.simpleString() for one in schema}
+
+
+def in_sql(types: Mapping[str, str]) -> str:
+    """Return columns with their types as a statement that makes a table names them."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
 
 
 def columns_there(spark: SparkSession, table: str) -> dict[str, str] | None:
