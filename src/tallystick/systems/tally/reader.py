@@ -263,6 +263,9 @@ class TallyReading(Reading):
     def records(self, *, salvage: bool = False) -> Iterator[Record]:
         """Yield every record up to the first damage; with ``salvage`` also those after it."""
         steps = Scan(self.catalog, self._access).steps() if salvage else self._steps()
+        yield from self._records_of(steps)
+
+    def _records_of(self, steps: Iterable[Step]) -> Iterator[Record]:
         for step in steps:
             yield from step_records(step, self._key)
 
@@ -293,12 +296,8 @@ class TallyReading(Reading):
         Raises:
             LogSealedError: as ``transactions`` does.
         """
-        yield from ChangeFeed(self.source.path, self._incomplete).take(self._opened_records())
-
-    def _opened_records(self, *, salvage: bool = False) -> Iterator[Record]:
-        steps = Scan(self.catalog, self._access).steps() if salvage else self._steps()
-        for step in self._opened(steps):
-            yield from step_records(step, self._key)
+        records = self._records_of(self._opened(self._steps()))
+        yield from ChangeFeed(self.source.path, self._incomplete).take(records)
 
     def _opened(self, steps: Iterable[Step]) -> Iterator[Step]:
         """Yield steps up to a group whose key was not given. Raises `LogSealedError` there."""
@@ -313,7 +312,8 @@ class TallyReading(Reading):
         """
         log = self.source.path
         feed = ChangeFeed(log, self._incomplete)
-        for _, row in placed_rows(feed, log, self._opened_records(salvage=True)):
+        records = self._records_of(self._opened(Scan(self.catalog, self._access).steps()))
+        for _, row in placed_rows(feed, log, records):
             yield row
         yield from feed.rest()
 
