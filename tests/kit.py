@@ -35,12 +35,13 @@ from tallystick.systems.protocol import (
     ClosesBySplit,
     JudgedBySplit,
     NotClosedInPartsError,
+    System,
 )
 
 if TYPE_CHECKING:
     import pytest
 
-    from tallystick.systems.protocol import LogReading, Longs
+    from tallystick.systems.protocol import LogReading, LogSource, Longs, ReadOptions
 
 
 def unpack(packed: Path, folder: Path) -> None:
@@ -141,6 +142,19 @@ def read_in_runs(monkeypatch: pytest.MonkeyPatch, *, always: bool = True) -> Non
     monkeypatch.setattr(runs, "COMPILED_FROM", least)
     monkeypatch.setattr(runs, "LOADED_FROM", least)
     monkeypatch.setattr(runs, "RUN_MIN", 1)
+
+
+def opened_logs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the logs that are opened from now on, each as often as that happens."""
+    opened: list[str] = []
+
+    def counting(of: System, source: LogSource, options: ReadOptions) -> LogReading:
+        opened.append(source.path)
+        return read(of, source, options)
+
+    read = System.read
+    monkeypatch.setattr(System, "read", counting)
+    return opened
 
 
 def same_both_ways(

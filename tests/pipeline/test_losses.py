@@ -17,8 +17,8 @@ from tallystick.pipeline.planning import RecordsLostError, Task, tasks
 from tallystick.pipeline.source.batch import TableReader
 from tallystick.pipeline.task import execute, tables_of
 from tallystick.reading.tables import TABLES
-from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 from tallystick.systems.tally.live.log import TallyLog
+from tests.kit import opened_logs
 from tests.pipeline.source.test_data_loss import WRITERS
 from tests.pipeline.source.test_durable import SMALL
 
@@ -104,14 +104,7 @@ def test_failfast_opens_each_log_once_for_all_tables(
         WRITERS["native"][0](str(tmp_path / name), range(20))
     options = SourceOptions((str(tmp_path),), mode="failfast")
     pieces = [piece for task in tasks(options) for piece in task.pieces]
-    opened: list[str] = []
-
-    def read(self: System, source: LogSource, options: ReadOptions) -> LogReading:
-        opened.append(source.path)
-        return real(self, source, options)
-
-    real = System.read
-    monkeypatch.setattr(System, "read", read)
+    opened = opened_logs(monkeypatch)
     monkeypatch.setattr(planning, "find", None)
     assert list(tables_of(pieces, options, list(TABLES)))
     assert opened == [piece.source.path for piece in pieces]

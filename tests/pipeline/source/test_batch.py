@@ -19,8 +19,8 @@ from tallystick.pipeline.planning import Task
 from tallystick.pipeline.source.batch import PruningReader, TableReader, TallystickDataSource
 from tallystick.reading.tables import TABLES
 from tallystick.systems import known
-from tallystick.systems.protocol import LogReading, LogSource, ReadOptions, System
 from tests.fixtures import fixture_dir
+from tests.kit import opened_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,14 +105,7 @@ def test_a_log_in_parts_is_opened_once_by_a_task(
 ) -> None:
     settings = SourceOptions((str(logs / "large"),), split_bytes=4_096)
     pieces = tuple(piece for task in planning.tasks(settings) for piece in task.pieces)
-    opened: list[str] = []
-
-    def counting(fake: System, source: LogSource, options: ReadOptions) -> LogReading:
-        opened.append(source.path)
-        return read(fake, source, options)
-
-    read = System.read
-    monkeypatch.setattr(System, "read", counting)
+    opened = opened_logs(monkeypatch)
     rows = sum(batch.num_rows for batch in executing.execute(Task(pieces), settings))
     assert (len(pieces), rows, len(opened)) == (3, 1_000, 1)
 
