@@ -523,11 +523,13 @@ class Surroundings:
         path: its folder; that of the log where there is nothing but the log.
         kind: ``database`` or ``broker``; ``log`` where there is nothing but the log.
         parts: what a restart opens besides the log; none of a log alone.
+        reads_log: whether it reads the log at all; else the parts alone decide.
     """
 
     path: str
     kind: str
     parts: tuple[Part, ...] = ()
+    reads_log: bool = True
 
 
 class Deferred(Mapping[str, Any]):

@@ -57,9 +57,11 @@ def judged_whole(
 def joined(own: Judgement, around: Surroundings) -> Judgement:
     """Return the graver of a log's own answer and what follows from the parts.
 
-    Of equally grave ones the log's own stands, then the first part.
+    Of equally grave ones the log's own stands, then the first part. Nothing follows from a log that
+    a restart does not read.
     """
-    answers = [own, *(_judgement(one) for one in around.parts if one.answer in _ROWS)]
+    parts = [_judgement(one) for one in around.parts if one.answer in _ROWS]
+    answers = [own, *parts] if around.reads_log else parts
     found = min(answers, key=lambda one: DECIDES_FIRST.index(one.answer))
     others = {one.answer for one in answers if one is not found}
     if others.isdisjoint((Answer.LOSES, Answer.CANNOT_TELL)):

@@ -278,6 +278,11 @@ def test_a_journal_in_a_database_is_not_in_the_files(
     text = f"<configuration><core><store>{store}</store></core></configuration>"
     (tmp_path / "etc/broker.xml").write_text(text)
     assert answer(data)[:2] == expected
+    if expected == DOUBTED:
+        journal = data / "journal/activemq-data-1.amq"
+        journal.write_bytes(b"x" * journal.stat().st_size)
+        assert judged(data, log_only=True)[0].judgement.answer is not Answer.CANNOT_TELL
+        assert answer(data)[:2] == expected  # a start does not read it
     shutil.rmtree(data / "journal")
     assert bindings_judged(data).judgement.answer is Answer.CANNOT_TELL
 

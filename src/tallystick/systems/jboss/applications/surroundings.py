@@ -137,7 +137,7 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     if extension.lower() in _BROKERS and extension not in _BROKERS:
         return Surroundings(broker, BROKER, (_renamed(folder, extension),))
     if extension in _BROKERS and (path := database_in(broker, folder)):
-        return Surroundings(broker, BROKER, (_in_database(path),))
+        return Surroundings(broker, BROKER, (_in_database(path),), reads_log=False)
     if extension in BINDINGS_EXTENSIONS:
         return _beside_bindings(folder, broker, places)
     beside = {part: one for part, one in places.items() if one[2] and part != "journal"}
