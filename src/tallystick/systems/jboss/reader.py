@@ -583,7 +583,8 @@ class JournalReading(Reading):
     def _whole_since(self) -> int | None:
         """The record id from which on every record is there; None of none."""
         evidence = self._evidence
-        return None if evidence.analysis.unknown_deleted else whole_since(begun(evidence))
+        unknown = bool(evidence.analysis.unknown_deleted)
+        return whole_since(begun(evidence), unknown_deleted=unknown)
 
     def _never_added(self, numbers: Set[int]) -> Set[int]:
         """Return those of these large messages of which the journal surely never had a record.

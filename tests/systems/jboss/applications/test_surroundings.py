@@ -731,9 +731,10 @@ def test_a_file_of_a_large_message_that_nothing_names_tells_of_a_page(
         (ID_BATCH + 2, 2 * ID_BATCH + 9, DOUBT),
         (ID_BATCH + 2, ID_BATCH + 9, SAFE),  # its record may have been in a file that was given up
         (2 * ID_BATCH + 2, 2 * ID_BATCH + 9, SAFE),
+        (2 * ID_BATCH + 2, 2 * ID_BATCH + 400, DOUBT),  # given long after the first record there
     ],
 )
-def test_a_later_start_has_all_its_records_in_files_that_begin_before_it(
+def test_what_was_sent_after_the_first_record_has_its_own_in_files_in_a_row(
     first: int, number: int, expected: tuple[Answer, str], tmp_path: Path
 ) -> None:
     made(tmp_path, "journal", MESSAGES, {3: [add(first), add(2 * ID_BATCH + 50)], 5: []})

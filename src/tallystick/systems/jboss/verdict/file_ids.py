@@ -57,6 +57,8 @@ FIRST_PART, FIRST_MIN = 10, 8
 """The first records of a file: a tenth of them, or so many."""
 WAITING_MIN = 2
 """So many of these that wait are no single ones that nobody takes."""
+GIVEN_MAX = 256
+"""Ids that were given to threads of a broker, and are not written yet."""
 CREATED_MIN = 2
 """Files that a journal creates when it begins."""
 OPENED_MAX = 2
@@ -241,22 +243,31 @@ def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started:
     return waiting[0] - file.effective_id - 1 < least
 
 
-def whole_since(readings: Sequence[KnownFile]) -> int | None:
-    """Return the record id from which on every record that ever was is in the files.
+def whole_since(readings: Sequence[KnownFile], *, unknown_deleted: bool) -> int | None:
+    """Return the id from which on every record that ever was is in the files; None of none.
 
-    None where that is not known of any. 0 where each file with records is in its first life, from
-    the very first one on. What is deleted in them and was added elsewhere tells of a file that was
-    done with. Where the first files were given up, it holds from the start on that follows what
-    was added first in those that are there: each start goes on with ids of another batch.
+    0 where each file with records is in its first life, from the very first one on, and none of
+    what they delete was added elsewhere: that tells of a file that was done with. Else it is that
+    of the last files in a row that no compaction wrote. A thread is given an id before its record
+    is appended, so what has one soon after theirs may stand before them; not what was given after
+    the next start, which goes on with ids of another batch.
+
+    Args:
+        readings: the files, by ascending id.
+        unknown_deleted: whether records are deleted of which no add is there.
     """
     used = [one for one in readings if one.has_records]
-    if not used or any(one.facts.stale_ids for one in readings) or any(map(is_compacted, used)):
-        return None
-    if used[0].effective_id == 1:
+    again = any(one.facts.stale_ids for one in readings) or any(map(is_compacted, used))
+    if used and used[0].effective_id == 1 and not again and not unknown_deleted:
         return 0
-    first = _first_added(used, 0)
-    one_by_one = all(one.effective_id + 1 == after.effective_id for one, after in pairwise(used))
-    return None if first is None or not one_by_one else (first // ID_BATCH + 1) * ID_BATCH
+    row: list[KnownFile] = []
+    for one in reversed(used):
+        if is_compacted(one) or (row and one.effective_id + 1 != row[-1].effective_id):
+            break
+        row.append(one)
+    adds = chain.from_iterable(one.adds() for one in reversed(row))
+    first = list(islice(adds, FIRST_MIN))
+    return min((first[0] // ID_BATCH + 1) * ID_BATCH, max(first) + GIVEN_MAX) if first else None
 
 
 def _replaced(readings: Sequence[KnownFile], compacted: Sequence[KnownFile]) -> int:
