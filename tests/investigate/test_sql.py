@@ -23,10 +23,14 @@ from tallystick.pipeline.options import parse
 from tallystick.pipeline.planning import Plan, Task, find, tasks
 from tallystick.pipeline.task import execute
 from tallystick.reading.tables import TABLES
+from tallystick.storage.local import LOCAL
 from tallystick.systems.protocol import Collection, Column, LogSource, ReadOptions
+from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.settings import Settings
 from tests.fixtures import fixture_dir
 from tests.kit import picture_of
 from tests.pipeline.applied import feed_of
+from tests.systems.tally.build import every_item
 
 LOGS = {
     "bitronix": "all-dangling",
@@ -217,6 +221,44 @@ def test_a_condition_on_the_file_reads_that_file(
         assert connection.execute(asked).fetchall() == [(count,)]
     several = len(list(Path(file).parent.iterdir())) > 1
     assert read <= ({file} if several else {file, "a whole log"})
+
+
+@pytest.mark.parametrize(
+    ("column", "parted"),
+    [
+        ("commit_sequence", True),
+        ("_commit_version", True),
+        ("time", True),
+        ("_commit_timestamp", True),
+        ("ordinal", False),
+    ],
+)
+def test_a_condition_on_changes_reads_the_parts_that_commit_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, *, parted: bool
+) -> None:
+    settings = Settings(segment_size=16 << 10, preallocate=False, idle_mark_s=None)
+    log = TallyLog(str(tmp_path / "log"), settings=settings, fs=LOCAL)
+    while log.last_segment < 6:
+        for item in every_item():
+            log.submit(item).wait()
+    log.close()
+    read = list[str | None]()
+
+    def noted(task: Task, options: Any) -> Iterator[Any]:
+        read.extend(one.split.file if one.split else None for one in task.pieces)
+        return execute(task, options)
+
+    with sql(tmp_path / "log") as connection:
+        connection.execute("CREATE TEMP TABLE copied AS FROM changes")
+        monkeypatch.setattr(module, "execute", noted)
+        middle = f"(SELECT quantile_disc({column}, 0.5) FROM copied)"
+        ((value,),) = connection.execute(f"SELECT {middle}").fetchall()
+        asked = f"SELECT * FROM {{}} WHERE {column} = ? ORDER BY ALL"
+        found = connection.execute(asked.format("changes"), [value]).fetchall()
+        assert found == connection.execute(asked.format("copied"), [value]).fetchall()
+    assert found
+    assert (None not in read) is parted
+    assert len(set(read)) < 4
 
 
 def test_a_collection_is_a_view_with_its_own_columns(connection: Any, estate: Path) -> None:

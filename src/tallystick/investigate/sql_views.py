@@ -30,12 +30,20 @@ from tallystick.pipeline.planning import Piece, Plan, Task, find, tasks
 from tallystick.pipeline.task import execute
 from tallystick.pipeline.typed import OF_FEED, catalogue_of
 from tallystick.printable import logger
+from tallystick.reading.filters import TIME_OF_DAY
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
 from tallystick.reading.survey import survey
 from tallystick.reading.tables import Condition
 from tallystick.records import Clock, Finding
-from tallystick.systems.protocol import LogSource, ReadOptions, Split, Stretch, chosen_splits
+from tallystick.systems.protocol import (
+    LogSource,
+    ReadOptions,
+    Split,
+    Stretch,
+    chosen_changes,
+    chosen_splits,
+)
 from tallystick.systems.registry import system
 
 Error = duckdb.Error
@@ -178,7 +186,8 @@ class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
 
     def _tasks(self, read: SourceOptions, plan: Plan, wanted: pc.Expression | None) -> list[Task]:
         """Return what is to be read: of logs that tell where that is, parts of them."""
-        if read.table != "records" or read.salvage or wanted is None:
+        parted = read.table == "records" or (read.table == "changes" and not read.history)
+        if not parted or read.salvage or wanted is None:
             return tasks(read, plan)
         left = {log: self._splits(log, wanted) for log in plan.logs}
         others = [log for log in plan.logs if left[log] is None]
@@ -190,9 +199,17 @@ class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
     def _splits(self, log: LogSource, wanted: pc.Expression) -> list[Split] | None:
         try:
             reading = system(log.system).read(log, self._options.reading)
-            return chosen_splits(reading, lambda few: _stretches_with(few, self._plain, wanted))
+            of_table = chosen_changes if self._options.table == "changes" else chosen_splits
+            return of_table(reading, partial(self._stretches, wanted, reading.clock))
         except (TallystickError, OSError):
             return None  # who reads the whole log says why
+
+    def _stretches(
+        self, wanted: pc.Expression, clock: Clock, few: Sequence[Stretch]
+    ) -> list[Stretch]:
+        """Return those of which a row can be what is wanted, by file, LSN and time alone."""
+        known = [_known_of(self._options.table, clock, one) for one in few]
+        return [few[number] for number in _possible(known, self._plain, wanted)]
 
     def _logs(self, wanted: pc.Expression | None) -> list[LogSource]:
         logs = self._plan.logs
@@ -315,24 +332,25 @@ def _logs_with(
     return [logs[number] for number in _possible(known, schema, wanted)]
 
 
-def _stretches_with(
-    stretches: Sequence[Stretch], schema: pa.Schema, wanted: pc.Expression
-) -> list[Stretch]:
-    """Return the stretches of which a record can be what is wanted, by file, LSN and time alone."""
-    known = [
-        _all(
-            [
-                ds.field("file") == whole_text(one.split.file),
-                *_between("sequence", one.lsns),
-                *_between("time", one.times),
-            ]
-        )
-        for one in stretches
-    ]
-    return [stretches[number] for number in _possible(known, schema, wanted)]
+def _known_of(table: str, clock: Clock, one: Stretch) -> pc.Expression:
+    """Return what is known of records of a stretch, or of changes that it commits."""
+    if table == "records":
+        of_file = ds.field("file") == whole_text(one.split.file)
+        return _all([of_file, *_between("sequence", one.lsns), *_between("time", one.times)])
+    found = [*_between("time", one.times)]
+    for name in ("commit_sequence", "_commit_version"):
+        found += _between(name, one.lsns)
+    if (unit := TIME_OF_DAY.get(clock)) is not None:
+        moments = (None if time is None else _moment(time * unit) for time in one.times)
+        found += _between("_commit_timestamp", (next(moments), next(moments)))
+    return _all(found)
 
 
-def _between(name: str, bounds: tuple[int | None, int | None]) -> Iterator[pc.Expression]:
+def _moment(nanoseconds: int) -> pa.Scalar:
+    return pa.scalar(nanoseconds // 1000, pa.timestamp("us", "UTC"))
+
+
+def _between(name: str, bounds: tuple[Any, Any]) -> Iterator[pc.Expression]:
     # Arrow reduces a filter by single comparisons of what may be null, and by no others.
     column, (least, most) = ds.field(name), bounds
     if least is not None:

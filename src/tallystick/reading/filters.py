@@ -30,7 +30,7 @@ from tallystick.records import (
     Transaction,
     Xid,
 )
-from tallystick.systems.protocol import chosen_splits
+from tallystick.systems.protocol import chosen_changes, chosen_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -273,12 +273,13 @@ class Filter:
             return True
         return any((self.body or "") in str(value) for value in (change.values or {}).values())
 
-    def splits_in(self, reading: LogReading) -> list[Split] | None:
+    def splits_in(self, reading: LogReading, table: str = "records") -> list[Split] | None:
         """Return the parts of a log that can hold what is asked for; None where all has to be read.
 
-        LSNs and times alone tell that.
+        LSNs and times alone tell that, of records and of changes.
         """
-        if not (self.numbered or self.timed):
+        of_table = {"records": chosen_splits, "changes": chosen_changes}.get(table)
+        if of_table is None or not (self.numbered or self.timed):
             return None
         unit = TIME_OF_DAY.get(reading.clock, 1)
         asked = (self.from_lsn, self.to_lsn), (ns_of(self.since), ns_of(self.until))
@@ -290,7 +291,7 @@ class Filter:
                 if _overlap(asked[0], one.lsns, 1) and _overlap(asked[1], one.times, unit)
             ]
 
-        return chosen_splits(reading, choose)
+        return of_table(reading, choose)
 
     def _tests(self, clock: Clock) -> dict[str, Test]:
         """Return what is asked for by name, as a test of a value."""

@@ -475,7 +475,7 @@ def read_arrow(
         if salvage and table == "records":
             batches = tables.salvaged_batches(reading)
         else:
-            splits = wanted.splits_in(reading) if table == "records" else None
+            splits = wanted.splits_in(reading, table)
             batches = chain.from_iterable(
                 tables.batches_of(
                     reading,

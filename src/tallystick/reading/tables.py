@@ -21,6 +21,7 @@ from tallystick.records import Clock, Finding, Judgement, Outcome, Record
 from tallystick.storage.source import require_whole
 from tallystick.systems.protocol import (
     AttributeBatches,
+    ChoosesChanges,
     ChoosesRecords,
     LogReading,
     LogSource,
@@ -102,9 +103,10 @@ def batches_of(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of the table, of at most ``rows`` rows each.
 
-    ``split``, ``schema`` (columns of the table, where not all are wanted) and ``condition`` apply
-    to records only; of those that do not fit the condition some may be left out. The column
-    ``log`` is `log_name`, so that no two logs share a name.
+    ``schema`` (columns of the table, where not all are wanted) and ``condition`` apply to records
+    only; of those that do not fit the condition some may be left out. ``split`` applies to them,
+    and to changes of a system that has `ChoosesChanges`. The column ``log`` is `log_name`, so that
+    no two logs share a name.
 
     Records are decoded in whole buffers if the schema lacks the column ``attributes``, or if
     ``attributes`` is False: the column is then null. Otherwise the records of a system that has
@@ -128,18 +130,20 @@ def batches_of(
                 named = condition.narrowed(named, wanted)
             yield from _pieces(schemas.plain(named, wanted), rows)
     else:
-        for batch in _other_batches(reading, table, rows, judged):
+        for batch in _other_batches(reading, table, split, rows, judged):
             yield _named(batch, source)
     # After the last batch: bytes that a file lost meanwhile were read as zeros.
     require_whole(source.files)
 
 
 def _other_batches(
-    reading: LogReading, table: str, rows: int, judged: Judging
+    reading: LogReading, table: str, split: Split | None, rows: int, judged: Judging
 ) -> Iterator[pa.RecordBatch]:
     if table == "transactions":
         return reading.transaction_batches(rows)
     if table == "changes":
+        if split is not None and isinstance(reading, ChoosesChanges):
+            return reading.changes_in(split, rows)
         return reading.change_batches(rows)
     return batches_of_rows(_small_rows(reading, table, judged), TABLES[table], rows)
 

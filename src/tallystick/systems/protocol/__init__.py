@@ -18,6 +18,7 @@ from tallystick.systems.protocol.following import (
 )
 from tallystick.systems.protocol.reading import (
     END,
+    ChoosesChanges,
     ClosedSplit,
     ClosesBySplit,
     FileByFile,
@@ -31,6 +32,7 @@ from tallystick.systems.protocol.reading import (
     Separable,
     Split,
     Stretch,
+    chosen_changes,
     chosen_splits,
 )
 from tallystick.systems.protocol.rows import (
@@ -77,6 +79,7 @@ __all__ = [
     "AttributeBatches",
     "Catalogued",
     "ChangesBetween",
+    "ChoosesChanges",
     "ChoosesRecords",
     "ClosedSplit",
     "ClosesBySplit",
@@ -114,6 +117,7 @@ __all__ = [
     "Stretch",
     "System",
     "Typed",
+    "chosen_changes",
     "chosen_splits",
     "group_by",
     "readable_entries",

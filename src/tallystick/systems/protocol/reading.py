@@ -238,6 +238,15 @@ class Ranged(Protocol):
         ...
 
 
+@runtime_checkable
+class ChoosesChanges(Ranged, Protocol):
+    """A `Ranged` reading that finds the changes that a part commits without the rest of the log."""
+
+    def changes_in(self, split: Split, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield those of ``change_batches`` whose commits lie in a part of the log."""
+        ...
+
+
 def chosen_splits(
     reading: LogReading, choose: Callable[[Sequence[Stretch]], Iterable[Stretch]]
 ) -> list[Split] | None:
@@ -257,6 +266,16 @@ def chosen_splits(
                 split = Split(split.file, found.pop().begin, split.end)
             found.append(split)
     return found
+
+
+def chosen_changes(
+    reading: LogReading, choose: Callable[[Sequence[Stretch]], Iterable[Stretch]]
+) -> list[Split] | None:
+    """Return the parts of a log that commit what is chosen; None for the whole log."""
+    if not isinstance(reading, ChoosesChanges):
+        return None
+    found = chosen_splits(reading, choose)
+    return None if found == [one.split for one in reading.stretches()] else found
 
 
 def _files(reading: LogReading) -> Iterable[str]:

@@ -402,6 +402,12 @@ class TallyReading(Reading):
         steps = self._opened(self._steps(Runs.of(self.catalog, self._key)))
         return change_batches(self.source.path, steps, self._key, self._incomplete, rows)
 
+    def changes_in(self, split: Split, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the changes that a part commits; of what is before it little is read."""
+        from tallystick.systems.tally.columns.chosen import ChosenChanges
+
+        return ChosenChanges(self.catalog, self._access, self._key, split).batches(rows)
+
     # -- verdicts -----------------------------------------------------------------------
 
     @property

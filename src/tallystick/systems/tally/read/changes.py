@@ -123,8 +123,17 @@ def _needed(
 
     Segments that were given up may be missing.
     """
-    counts: dict[int, Counter[int]] = {}
     holes: set[int] = set()
+    for ending, segments in lacking(records):
+        for first in filter(None, map(first_of, segments)):
+            begin = min(begin, first)
+            holes.add(ending.transaction or 0)
+    return begin, holes
+
+
+def lacking(records: Iterable[Record]) -> Iterator[tuple[Record, list[int]]]:
+    """Yield the endings of transactions of which records are missing, and in which segments."""
+    counts: dict[int, Counter[int]] = {}
     for record in records:
         number = record.transaction
         if number is None or record.outcome is not Outcome.VALID:
@@ -133,11 +142,9 @@ def _needed(
             counts.setdefault(number, Counter())[record.attributes["segment"]] += 1
         elif record.type in ("commit", "rollback"):
             have = counts.pop(number, Counter())
-            for segment, count in record.attributes.get("pairs", ()):
-                if have[segment] != count and (first := first_of(segment)):
-                    begin = min(begin, first)
-                    holes.add(number)
-    return begin, holes
+            pairs = record.attributes.get("pairs", ())
+            if segments := [segment for segment, count in pairs if have[segment] != count]:
+                yield record, segments
 
 
 def placed_rows(feed: ChangeFeed, log: str, records: Iterable[Record]) -> Iterator[tuple[int, Row]]:
