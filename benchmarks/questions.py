@@ -3,7 +3,9 @@
 ``python benchmarks/questions.py [SYSTEM ...] [--mib 256] [--ask NAME ...]`` writes a log of each
 system by its own writer and asks it, each question in a process of its own that has asked it of a
 small log first. ``reader`` is what making the columns that the question needs costs without SQL;
-*anonymous* is the peak of memory without the pages of files.
+*anonymous* is the peak of memory without the pages of files. ``written`` asks for the rows as
+files, in turns in one process: times the columns of the table ``changes``, and times that table in
+a file of the same form.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,8 @@ from verdicts import measured, status
 import tallystick
 from tallystick.investigate.asof import Moment, asof
 from tallystick.investigate.diff import diff
-from tallystick.investigate.rows import rows
+from tallystick.investigate.export import export
+from tallystick.investigate.rows import FORMS, export_rows, rows
 from tallystick.pipeline.options import SourceOptions
 from tallystick.pipeline.planning import find, tasks
 from tallystick.pipeline.task import execute
@@ -115,12 +119,43 @@ def ask(name: str, small: str, large: str) -> None:
     print(json.dumps({"seconds": used, "answer": answer, "mib": (peak - before) >> 10}))
 
 
+WRITTEN, TURNS = "written", 3
+
+
+def written(small: str, large: str) -> None:
+    """Print what rows in files cost: the least of some turns, beside the same turns of a table."""
+    columns = read("changes")
+    with tempfile.TemporaryDirectory(prefix="questions-") as folder:
+        target = Path(folder) / "written"
+        calls: dict[tuple[str, str], Callable[[str], int]] = {("columns", ""): columns}
+        for form in FORMS:
+            calls["table", form] = partial(export, form=form, target=target, table="changes")
+            calls["rows", form] = partial(export_rows, form=form, target=target)
+        for call in calls.values():
+            call(small)
+        turns = [{one: _seconds(call, large) for one, call in calls.items()} for _ in range(TURNS)]
+    costs = {one: min(turn[one] for turn in turns) for one in calls}
+    said = [f"columns {costs['columns', '']:.2f} s"]
+    for form in FORMS:
+        own, bare, table = (
+            costs[one] for one in (("rows", form), ("columns", ""), ("table", form))
+        )
+        said.append(f"{form} {own:.2f} s, {own / bare:.2f} x columns, {own / table:.2f} x table")
+    print("; ".join(said))
+
+
+def _seconds(call: Callable[[str], int], path: str) -> float:
+    begin = time.process_time()
+    call(path)
+    return time.process_time() - begin
+
+
 def main() -> None:
     """Print a line for each question."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("systems", nargs="*", default=["tally", "jboss", "h2", "derby"])
     parser.add_argument("--mib", type=int, default=256)
-    parser.add_argument("--ask", nargs="*", default=list(ASKED), choices=ASKED)
+    parser.add_argument("--ask", nargs="*", default=[*ASKED, WRITTEN], choices=[*ASKED, WRITTEN])
     given = parser.parse_args()
     for name in given.systems:
         with tempfile.TemporaryDirectory(prefix="questions-") as folder:
@@ -128,9 +163,8 @@ def main() -> None:
             LOGS[name](small, SMALL_MIB)
             LOGS[name](large, given.mib)
             for question in given.ask:
-                code = (
-                    f"import questions; questions.ask({question!r}, {str(small)!r}, {str(large)!r})"
-                )
+                asked = "written(" if question == WRITTEN else f"ask({question!r}, "
+                code = f"import questions; questions.{asked}{str(small)!r}, {str(large)!r})"
                 ran = subprocess.run(
                     [sys.executable, "-c", code], capture_output=True, text=True, check=False,
                     cwd=Path(__file__).parent,
