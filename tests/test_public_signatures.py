@@ -232,6 +232,8 @@ def test_every_public_value_is_printed_as_text() -> None:
         (Salvage("log", "a.sql", "h2-script", Counter(t=2), Counter({"cut": 1})),
          "log: 2 rows in a.sql; 1 could not be brought"),
         (BacklogSize(), "0 transactions of 0 bytes are pending"),
+        (Pending(1, 0, 2.5), "1 message waits, 0 of them parked; the oldest for 2.5 s"),
+        (BacklogSize(1, 5, 1.0), "1 transaction of 5 bytes is pending; the oldest for 1.0 s"),
         (PendingTransaction(5, "o-1", 0, 2, (TargetStatus("db", "retrying", 2, "away"),)),
          "transaction 5 (o-1), 2 operations: db: retrying after 2 attempts, the last time away"),
     ],

@@ -34,6 +34,28 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+def counted_kind(count: int, kinds: str) -> str:
+    """Return a number with what is named in the plural: ``1 open decision``, ``2 updates``.
+
+    One of the first two words is what is counted; names of tables stay as they are.
+    """
+    words = kinds.split(" ")
+    for place, word in enumerate(words[:2] if count == 1 else ()):
+        if (noun := word.removesuffix(",")) in _ONE_OF:
+            words[place] = word.replace(noun, _ONE_OF[noun])
+            break
+    return f"{count:,} {' '.join(words)}"
+
+
+_ONE_OF = {"entries": "entry", "properties": "property"} | {
+    f"{one}s": one
+    for one in (
+        "acknowledgement", "change", "decision", "log", "message", "outcome", "queue", "record",
+        "row", "transaction", "update", "value",
+    )
+}  # fmt: skip
+
+
 def shell_quoted(text: str) -> str:
     """Return a path as one word of a POSIX shell; control characters as bash and zsh read them."""
     if text.startswith("-"):

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 import tallystick
+from tallystick.errors import LogUnreadableError, LogWriteError
+from tallystick.investigate.rows import export_rows
+from tallystick.rescue import bundle, repair, salvage
 from tests.cli.conftest import Run
 from tests.indoubt.estates import EXAMPLES
 from tests.rescue.kit import unpacked
@@ -103,6 +106,8 @@ def test_an_address_from_a_setting_is_the_path_in_it(
     unpacked(origin, tmp_path / "derby/data" if system == "derby" else tmp_path / "h2 of")
     (one,) = run("inspect", "--json", url.format(tmp_path)).json["logs"]
     assert one["system"] == system
+    (log,) = tallystick.inspect(url.format(tmp_path)).logs
+    assert log.system == system, "the library takes it, too"
 
 
 @pytest.mark.parametrize("command", ["rows", "triage", "explain", "inspect"])
@@ -119,6 +124,27 @@ def test_an_address_of_no_file_here_is_refused(run: Run, url: str, command: str)
     assert (answer.code, answer.out) == (2, "")
     assert "names no database in files of this machine" in " ".join(answer.err.split())
     assert "secret" not in answer.err
+    with pytest.raises(
+        LogUnreadableError, match="names no database in files of this machine"
+    ) as it:
+        list(tallystick.scan(url))
+    assert "secret" not in str(it.value)
+
+
+@pytest.mark.parametrize("url", ["jdbc:derby:{}/data", "file://{}/data"])
+def test_what_is_written_of_an_address_stays_out_of_its_folder(tmp_path: Path, url: str) -> None:
+    unpacked(EXAMPLES / "orphan" / "derby", tmp_path / "data")
+    before, path = sorted(tmp_path.rglob("*")), url.format(tmp_path)
+    made = tmp_path / "data" / "made"
+    for write in (
+        lambda: repair(path, made),
+        lambda: salvage(path, made, "derby-import"),
+        lambda: bundle(path, made),
+        lambda: export_rows(path, "csv", made),
+    ):
+        with pytest.raises(LogWriteError):
+            write()
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_database_of_the_other_store_of_h2_is_named(run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ opening it would make an empty one.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,7 @@ from urllib.parse import unquote
 
 import click
 
-from tallystick.errors import LogUnreadableError
-from tallystick.systems.registry import systems
-
-_AROUND = " \t\n\"'"
-"""What is copied along with a path."""
-_FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/))?")
+from tallystick.reading.discovery import path_of
 
 
 class GivenPath(click.Path):
@@ -33,35 +27,6 @@ class GivenPath(click.Path):
         """Return the path, or leave with a usage error."""
         given = path_of(value) if isinstance(value, str) else value
         return super().convert(given, param, ctx)
-
-
-def path_of(given: str) -> str:
-    """Return the path that is given; of a URL of a file or of a database the path in it.
-
-    Raises:
-        LogUnreadableError: the URL names a database in memory, on a server, or of another system.
-    """
-    if os.path.lexists(given):
-        return given
-    plain = given.strip(_AROUND)
-    if plain.startswith("jdbc:"):
-        return _path_of_database(plain)
-    if start := _FILE_URL.match(plain):
-        plain = plain[start.end() :]
-        known = os.path.lexists(plain)
-        return plain if known else unquote(plain, errors="surrogateescape")
-    return plain if os.path.lexists(plain) else given
-
-
-def _path_of_database(url: str) -> str:
-    found = next((path for one in systems() if (path := one.path_in(url)) is not None), "")
-    if not found:
-        raise LogUnreadableError(
-            "this URL names no database in files of this machine that are read",
-            file=url.partition(";")[0],  # a password may follow
-            advice="Give the folder of the database, or its file, on the machine that has it",
-        )
-    return found
 
 
 def urls_by_name(values: Iterable[str], option: str) -> dict[str, str]:

@@ -352,9 +352,29 @@ def notice(message: str) -> None:
 def complain_of_usage(error: click.ClickException) -> None:
     """Print to standard error what click has to say of a wrong use."""
     shown = io.StringIO()
+    if isinstance(error, click.NoSuchOption) and (others := _commands_with(error)):
+        error = click.UsageError(f"{error.message} It is one of {others}", error.ctx)
     error.show(shown)
     for line in shown.getvalue().expandtabs().removesuffix("\n").split("\n"):
         say(line, err=True)
+
+
+def _commands_with(error: click.NoSuchOption) -> str:
+    """Return the other commands that have an option, each as it is typed."""
+    context = error.ctx.find_root() if error.ctx is not None else None
+    if context is None or not isinstance(group := context.command, click.Group):
+        return ""
+    found = [
+        f"tallystick {name}"
+        for name in group.list_commands(context)
+        for one in getattr(group.get_command(context, name), "params", ())
+        if error.option_name in one.opts
+    ]
+    return ", ".join(found) if len(found) <= _COMMANDS_MAX else ""
+
+
+_COMMANDS_MAX = 3
+"""Commands that are named for an option that another one has; what many have is known."""
 
 
 def print_json(value: Any) -> None:

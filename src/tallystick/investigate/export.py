@@ -23,6 +23,7 @@ from uuid import UUID
 from tallystick.errors import LogWriteError
 from tallystick.printable import shell_quoted
 from tallystick.reading import read_arrow, scan
+from tallystick.reading.discovery import path_of
 from tallystick.reading.filters import EVERYTHING, Filter
 from tallystick.reading.survey import Paths, survey
 from tallystick.records import Finding, jsonable
@@ -123,10 +124,10 @@ def refuse_input(
     if (status := _status(final)) is not None and not stat.S_ISREG(status.st_mode):
         return
     given = [path] if isinstance(path, str | os.PathLike) else path
-    for one in given:
+    for one in (path_of(os.fspath(each)) for each in given):
         files = _files(one, options)
         _refuse_file(final, files, "the log that is read")
-        if not is_remote(os.fspath(one)) and Path(one).is_dir():
+        if not is_remote(one) and Path(one).is_dir():
             folders = [os.path.realpath(one), *map(os.path.dirname, files)]
             _refuse_inside(final, folders)
     if status is not None:

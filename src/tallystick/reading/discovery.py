@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from tallystick.callables import checked
 from tallystick.errors import LogUnreadableError
@@ -104,6 +105,40 @@ def _searched(
         if progress is not None:
             progress(folder.path)
         _search_settled(folder, known, found)
+    return found
+
+
+_AROUND = " \t\n\"'"
+"""What is copied along with a path."""
+_FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/))?")
+
+
+def path_of(given: str) -> str:
+    """Return the path that is given; of a URL of a file or of a database the path in it.
+
+    Raises:
+        LogUnreadableError: the URL names a database in memory, on a server, or of another system.
+    """
+    if os.path.lexists(given):
+        return given
+    plain = given.strip(_AROUND)
+    if plain.startswith("jdbc:"):
+        return _path_of_database(plain)
+    if start := _FILE_URL.match(plain):
+        plain = plain[start.end() :]
+        known = os.path.lexists(plain)
+        return plain if known else unquote(plain, errors="surrogateescape")
+    return plain if os.path.lexists(plain) else given
+
+
+def _path_of_database(url: str) -> str:
+    found = next((path for one in systems() if (path := one.path_in(url)) is not None), "")
+    if not found:
+        raise LogUnreadableError(
+            "this URL names no database in files of this machine that are read",
+            file=url.partition(";")[0],  # a password may follow
+            advice="Give the folder of the database, or its file, on the machine that has it",
+        )
     return found
 
 

@@ -20,6 +20,7 @@ from tallystick.errors import (
     LogBeingWrittenError,
     LogUnreadableError,
 )
+from tallystick.printable import counted
 from tallystick.reading.discovery import search
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
@@ -246,7 +247,7 @@ class Observer:
                 BEING_WRITTEN.code,
                 "the log is being written: it changed while it was read, and what looked damaged "
                 "may only have been half written",
-                found=f"{left} findings that may not stand",
+                found=f"{counted(left, 'finding')} that may not stand",
             )
         )
         value: Any = seen.value

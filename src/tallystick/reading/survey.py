@@ -38,6 +38,7 @@ from tallystick.reading.discovery import (
     once,
     other_text,
     parent,
+    path_of,
     real,
 )
 from tallystick.reading.estate import Gatherer, is_coordinator
@@ -358,7 +359,8 @@ def survey(
 ) -> Survey:
     """Find the logs below ``path``, each once; of several paths, those below any of them.
 
-    ``known`` are the systems to look for, by default all; ``progress`` gets each folder.
+    A path is also given as a URL of JDBC or a ``file:`` one. ``known`` are the systems to look for,
+    by default all; ``progress`` gets each folder.
 
     Raises:
         LogUnreadableError: the path itself cannot be read. One of several is one of ``problems``.
@@ -366,8 +368,8 @@ def survey(
     """
     given = [path] if isinstance(path, str | os.PathLike) else list(path)
     named = dict[str, str]()
-    for each in given:
-        named.setdefault(real(os.fspath(each)), os.fspath(each))
+    for each in (path_of(os.fspath(one)) for one in given):
+        named.setdefault(real(each), each)
     if not (paths := [*named.values()]):
         raise ValueError("there is no path: expected one at least")
     candidates = tuple(known) if known is not None else systems()

@@ -24,7 +24,13 @@ from tallystick.errors import LogUnreadableError
 from tallystick.investigate.export import refuse_input, write_whole
 from tallystick.posix import O_NOATIME, O_PLAIN
 from tallystick.reading import explain, triage
-from tallystick.reading.discovery import PATH_UNREAD, Discovery, folders_below, unread_finding
+from tallystick.reading.discovery import (
+    PATH_UNREAD,
+    Discovery,
+    folders_below,
+    path_of,
+    unread_finding,
+)
 from tallystick.reading.survey import Paths, deliver
 from tallystick.records import Finding
 from tallystick.storage.source import unreadable
@@ -81,7 +87,7 @@ def bundle(
 
 
 def _origin(path: str | os.PathLike[str]) -> Path:
-    origin = Path(a_path(path))
+    origin = Path(path_of(a_path(path)))
     # The name of a file stays: by it logs are known.
     return origin.resolve() if origin.is_dir() else origin.parent.resolve() / origin.name
 

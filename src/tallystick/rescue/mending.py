@@ -20,6 +20,7 @@ from tallystick.arguments import a_path
 from tallystick.convert.source import locked
 from tallystick.errors import LogUnreadableError, LogWriteError, TallystickError
 from tallystick.printable import counted, printable
+from tallystick.reading.discovery import path_of
 from tallystick.reading.results import Explanation, is_severe
 from tallystick.reading.survey import NO_LOG, Survey, explain, survey
 from tallystick.records import Answer, Finding, Judgement
@@ -128,7 +129,7 @@ def repair(
         LogUnreadableError: there is no log, or a file cannot be read or unpacked whole.
         LogWriteError: ``copy`` exists or lies inside ``path``, or cannot be written.
     """
-    origin, target = _local(path), _local(copy)
+    origin, target = _local(path_of(a_path(path))), _local(copy)
     require_free(target, "copy")
     if origin.is_dir():
         _require_outside(target.resolve(), origin, ())

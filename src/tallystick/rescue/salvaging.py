@@ -28,7 +28,8 @@ from tallystick.errors import (
 )
 from tallystick.investigate.export import write_whole
 from tallystick.investigate.statements import quoted
-from tallystick.printable import counted
+from tallystick.printable import counted, counted_kind
+from tallystick.reading.discovery import path_of
 from tallystick.reading.results import is_severe
 from tallystick.reading.survey import NO_LOG, Survey, survey
 from tallystick.records import Fate, Kind, Row
@@ -88,7 +89,7 @@ class Salvage:
 
     def __str__(self) -> str:
         if not self.target:
-            left = ", ".join(f"{count:,} {what}" for what, count in self.left.items())
+            left = ", ".join(counted_kind(count, what) for what, count in self.left.items())
             return f"{self.path}: nothing could be brought, and nothing was written: {left}"
         left = f"; {self.left.total():,} could not be brought" if self.left else ""
         return f"{self.path}: {counted(self.brought.total(), 'row')} in {self.target}{left}"
@@ -142,7 +143,7 @@ def salvage(
     """
     if form not in FORMS:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
-    origin, place = Path(a_path(path)), Path(a_path(target))
+    origin, place = Path(path_of(a_path(path))), Path(a_path(target))
     require_free(place.absolute(), "target")
     found = survey(origin, options=options).refuse_unknown_settings()
     for one in found.problems:
@@ -191,7 +192,10 @@ def _journal(found: Survey, place: Path, report: Salvage) -> Salvage:
     report.brought.update(made.carried)
     report.left.update(made.left)
     report.notes += made.notes
-    report.notes += (f"{count:,} {what} are over" for what, count in made.over.items())
+    report.notes += (
+        f"{counted_kind(count, what)} {'is' if count == 1 else 'are'} over"
+        for what, count in made.over.items()
+    )
     if not made.carried and made.left:
         shutil.rmtree(place)
         report.target = ""
@@ -235,7 +239,7 @@ def _tables(found: Survey, report: Salvage) -> list[_Table]:
         if _has_tables(reading, report.form) and isinstance(reading, KnowsFates):
             tables += _tables_of(reading, report)
         else:
-            report.left[f"logs of {reading.source.system}, which have no tables"] += 1
+            report.left[f"logs of {reading.source.system}, without tables"] += 1
     report.left.update(
         f"{one.code} in {one.file or one.log}" for one in found.problems if one.severity != "info"
     )

@@ -46,7 +46,7 @@ def test_what_xml_cannot_carry_is_left_and_the_rest_arrives_as_it_was(tmp_path: 
         "messages for a queue, with a property that the importer would unpack": 1,
         "messages for a queue, with characters that XML does not have": 2,
         "messages for a queue, with the text _AMQ_NULL, which the importer takes for no value": 1,
-        "properties that are one character": 1,
+        "properties of one character": 1,
     }
     got = java("Imported", tmp_path / "new", tmp_path / "messages.xml", queue)
     shown = java("Imported", tmp_path / "data", "-", queue)

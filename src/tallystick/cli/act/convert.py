@@ -19,6 +19,7 @@ from tallystick.cli.output import (
     reading_options,
 )
 from tallystick.convert.command import CONVERTIBLE, convert
+from tallystick.printable import counted_kind
 from tallystick.systems.registry import systems_with
 
 NAMED = 3
@@ -75,11 +76,11 @@ def command(
         head = f"{report.source_system} {report.role} → {report.target_system}: "
         out.line(head, Whole(report.target))
         for what, count in sorted(report.carried.items()):
-            out.line(f"  carried over: {count:,} {what}")
+            out.line(f"  carried over: {counted_kind(count, what)}")
         for what, count in sorted(report.over.items()):
-            out.line(f"  over: {count:,} {what}", style="dim")
+            out.line(f"  over: {counted_kind(count, what)}", style="dim")
         for what, count in sorted(report.left.items()):
-            out.line(f"  without counterpart: {count:,} {what}")
+            out.line(f"  without counterpart: {counted_kind(count, what)}")
             for name in report.named[what][: None if verbose else NAMED]:
                 out.line(f"    {name}", style="dim")
             if count > NAMED and not verbose:

@@ -19,6 +19,7 @@ from tallystick.cli.output import (
     read_options,
     reading_options,
 )
+from tallystick.printable import counted_kind
 from tallystick.rescue import salvage
 from tallystick.rescue.salvaging import FORMS
 
@@ -53,7 +54,7 @@ def command(
         out = Printer()
         for what, counts in (("brought", found.brought), ("left", found.left)):
             for name, count in counts.items():
-                wrapped(out, f"{what}: {count:,} {name}")
+                wrapped(out, f"{what}: {counted_kind(count, name)}")
         for note in found.notes:
             out.line(f"  note: {note}")
         out.line("Written: ", Whole(found.target), style="bold")

@@ -39,6 +39,7 @@ ROWS = 40
 """Rows of an answer that a terminal is shown: the first and the last; --to gives all."""
 _QUERY = re.compile(r"(?!\w+://)(/\*|[^./~]).*[\s(;]", re.DOTALL)
 """How a statement begins; what is none, and not there, is a path that was mistyped."""
+_EMPTY = "the query is empty: give a statement, or none to be asked for them"
 _PROMPT, _MORE = "sql> ", "...> "
 
 
@@ -82,6 +83,8 @@ def command(
             return
         try:
             asked = statements(connection, _text_of(query))
+            if query is not None and not asked:
+                raise click.UsageError(_EMPTY)
             if form is not None and len(asked) != 1:
                 raise click.UsageError("--to and --json take one statement")
             for one in asked:
@@ -103,6 +106,8 @@ def _text_of(query: str | None) -> str:
 
 def _apart(given: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
     """Return the paths, and the query that comes last, if there is one."""
+    if not given[-1].strip():
+        raise click.UsageError(_EMPTY if len(given) > 1 else "the path is empty")
     queries = [one for one in given if _QUERY.match(one) and not os.path.lexists(one)]
     if not queries:
         return given, None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tallystick.arguments import SECONDS_MAX
 from tallystick.errors import BusyError, TallystickError, copy_error
+from tallystick.printable import counted
 from tallystick.roles import Operation, PersistEntry
 from tallystick.services.write_behind.metrics import BacklogSize
 from tallystick.services.write_behind.settings import WriteBehindSettings
@@ -150,8 +151,8 @@ class Backlog(Uncopied):
     def _why_full(self, size: int) -> str | None:
         if self._is_full(size):
             if self._count >= self._settings.backlog_max:
-                return f"{self._count} transactions"
-            return f"{self._bytes} bytes"
+                return counted(self._count, "transaction")
+            return counted(self._bytes, "byte")
         return None if self._is_young() else f"the oldest for {self._active_age():.0f} s"
 
     def _active_age(self) -> float:

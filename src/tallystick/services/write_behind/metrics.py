@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tallystick.metrics import Meter, Observation
+from tallystick.printable import counted
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
@@ -31,7 +32,8 @@ class BacklogSize:
 
     def __str__(self) -> str:
         age = f"; the oldest for {self.age_seconds:.1f} s" if self.count else ""
-        return f"{self.count:,} transactions of {self.bytes:,} bytes are pending{age}"
+        pending = "is pending" if self.count == 1 else "are pending"
+        return f"{counted(self.count, 'transaction')} of {self.bytes:,} bytes {pending}{age}"
 
 
 class WriteBehindMetrics(Uncopied):

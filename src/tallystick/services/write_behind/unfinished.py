@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tallystick.errors import IncompleteLogError
+from tallystick.printable import counted
 from tallystick.roles import PersistEntry, PersistLog
 
 NUMBERS_SHOWN_MAX = 20
@@ -37,7 +38,12 @@ def incomplete(path: str, numbers: Sequence[int]) -> IncompleteLogError:
     shown = ", ".join(map(str, numbers[:NUMBERS_SHOWN_MAX]))
     more = len(numbers) - NUMBERS_SHOWN_MAX
     return IncompleteLogError(
-        f"{len(numbers)} transactions have not reached all of their targets: {shown}"
+        counted(
+            len(numbers),
+            "transaction has not reached all of its targets",
+            "transactions have not reached all of their targets",
+        )
+        + f": {shown}"
         + (f" and {more} more" if more > 0 else ""),
         file=path,
         advice="Open with on_incomplete='replay', or look with on_incomplete='hold' first",

@@ -75,12 +75,12 @@ def test_what_waits_is_brought_and_what_is_left_is_told(tmp_path: Path) -> None:
     assert bodies(tmp_path / "out.xml") == [b"waits", b"\x1f\x8b"]
     for line in (
         "brought: 2 messages for left",
-        "left: 1 acknowledgements in doubt, whose messages are brought",
+        "left: 1 acknowledgement in doubt, whose messages are brought",
         "left: 5 messages for a queue, in pages",
-        "left: 1 messages for a queue that the bindings beside do not have",
-        "left: 1 messages for a queue, in another protocol or damaged",
-        "left: 1 messages for a queue, whose file of a large body is missing",
-        "left: 2 properties that are one character",
+        "left: 1 message for a queue that the bindings beside do not have",
+        "left: 1 message for a queue, in another protocol or damaged",
+        "left: 1 message for a queue, whose file of a large body is missing",
+        "left: 2 properties of one character",
     ):
         assert line in ran.output
 
@@ -105,7 +105,7 @@ def test_a_prepared_transaction_of_which_a_record_is_damaged_is_not_brought(
             path.write_bytes(data)
     ran = salvaged(tmp_path / "data", tmp_path / "out.xml")
     assert bodies(tmp_path / "out.xml") == [b"whole"], ran.output
-    assert "left: 1 messages for a queue, in doubt" in ran.output
+    assert "left: 1 message for a queue, in doubt" in ran.output
 
 
 def test_where_nothing_can_be_brought_nothing_is_written(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tallystick.arguments import bytes_of, several, text
 from tallystick.errors import TransactionUsageError
-from tallystick.printable import printable
+from tallystick.printable import counted, printable
 from tallystick.services.transactions.messaging.statements import (
     MYSQL,
     POSTGRES,
@@ -95,7 +95,8 @@ class Pending:
 
     def __str__(self) -> str:
         age = f"; the oldest for {self.oldest_seconds:.1f} s" if self.messages else ""
-        return f"{self.messages:,} messages wait, {self.parked:,} of them parked{age}"
+        waiting = counted(self.messages, "message waits", "messages wait")
+        return f"{waiting}, {self.parked:,} of them parked{age}"
 
 
 @dataclass(frozen=True, slots=True)

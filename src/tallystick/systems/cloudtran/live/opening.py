@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from tallystick.errors import CorruptLogError, IncompleteLogError
-from tallystick.printable import logger
+from tallystick.printable import counted, logger
 from tallystick.records import Judgement
 from tallystick.storage.files import FileSystem, read_source
 from tallystick.systems.answers import Ground, judgement_of
@@ -202,7 +202,8 @@ def _damage(analysis: LogAnalysis, folder: str) -> CorruptLogError:
     loss = analysis.losses[0]
     more = len(analysis.losses) - 1
     return CorruptLogError(
-        f"acknowledged blocks are lost ({loss.state})" + (f", and {more} more places" * (more > 0)),
+        f"acknowledged blocks are lost ({loss.state})"
+        + (f", and {counted(more, 'more place')}" * (more > 0)),
         file=posixpath.join(folder, loss.name),
         offset=loss.offset,
         expected="every block readable",
@@ -217,7 +218,12 @@ def _incomplete(folder: str, numbers: Sequence[int]) -> IncompleteLogError:
     shown = ", ".join(map(str, numbers[:NUMBERS_SHOWN_MAX]))
     more = len(numbers) - NUMBERS_SHOWN_MAX
     return IncompleteLogError(
-        f"{len(numbers)} transactions have not reached all of their targets: {shown}"
+        counted(
+            len(numbers),
+            "transaction has not reached all of its targets",
+            "transactions have not reached all of their targets",
+        )
+        + f": {shown}"
         + (f" and {more} more" if more > 0 else ""),
         file=folder,
         advice="Replay the log first: on_incomplete='replay', or the command tallystick replay",

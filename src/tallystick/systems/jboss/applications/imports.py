@@ -121,7 +121,7 @@ def write_import(
         try:
             lines(_element("queue-binding", given))
         except _CannotBringError:
-            left["queues with characters in their names that XML does not have"] += 1
+            left["queues named with characters that XML does not have"] += 1
         else:
             named[int(number)] = str(one["name"])
             brought[f"messages for {one['name']}"] = 0
@@ -144,7 +144,7 @@ def write_import(
             left[f"messages for a queue, {error}"] += len(names)
         else:
             brought.update(f"messages for {one}" for one in names)
-            left["properties that are one character"] += dropped
+            left["properties of one character"] += dropped
     lines("</messages>", "</activemq-journal>")
     return brought, +left
 
