@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import (
@@ -27,7 +27,7 @@ from tallystick.records import (
 )
 from tallystick.storage.source import open_source, read_head
 from tallystick.systems.bitronix.codes import CODES
-from tallystick.systems.bitronix.engine.reached import ReachedRecords
+from tallystick.systems.bitronix.engine.reached import ReachedRecords, reached_pieces
 from tallystick.systems.bitronix.engine.report import engine_verdict
 from tallystick.systems.bitronix.format.layout import (
     FORMAT_NAME,
@@ -41,6 +41,7 @@ from tallystick.systems.bitronix.read.detect import part_number
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.records import record_of
 from tallystick.systems.bitronix.read.spans import Lives, log_file
+from tallystick.systems.bitronix.read.splits import find_splits
 from tallystick.systems.bitronix.read.surroundings import surroundings_of
 from tallystick.systems.bitronix.read.transactions import transactions
 from tallystick.systems.bitronix.verdict import strict
@@ -48,13 +49,22 @@ from tallystick.systems.bitronix.verdict.differences import doubtful_decisions, 
 from tallystick.systems.bitronix.verdict.evidence import Evidence
 from tallystick.systems.decisions import CoordinatorReading, decision_rows
 from tallystick.systems.findings import FindingBuilder
-from tallystick.systems.protocol import FileLife, LogSource, Missing, Reached, ReadOptions, Split
+from tallystick.systems.protocol import (
+    ClosedSplit,
+    FileLife,
+    LogSource,
+    Missing,
+    Reached,
+    ReadOptions,
+    Split,
+)
 from tallystick.systems.runs import RunCount, pay_here
 from tallystick.systems.surroundings import joined, judged_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tallystick.systems.bitronix.verdict.evidence import ReadReached
     from tallystick.systems.protocol import Fitting
 
 _HEAD = HEADER_LENGTH + RECORD_HEAD.size
@@ -226,14 +236,55 @@ class BitronixReading(CoordinatorReading):
         log, clock = self.source.path, self.clock
         if split is not None:
             with open_source(split.file) as opened:
-                yield from batches(opened.data, split.file, log, clock, rows, attributes=attributes)
+                yield from batches(opened.data, split, log, clock, rows, attributes=attributes)
             return
         with self._opened() as pair:
             for part in pair.order():
                 if part.data is not None and part.path is not None:
-                    yield from batches(
-                        part.data, part.path, log, clock, rows, attributes=attributes
-                    )
+                    whole = Split(part.path, 0, part.size)
+                    yield from batches(part.data, whole, log, clock, rows, attributes=attributes)
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def splits(self, target_bytes: int) -> Sequence[Split]:
+        """Return parts of about ``target_bytes`` that begin at records; packed files stay whole."""
+        return find_splits(self.source.files, target_bytes)
+
+    def close_split(self, split: Split, rows: int) -> ClosedSplit:
+        """Return the transactions that begin and end in a split."""
+        from tallystick.systems.bitronix.columns.closing import ClosingSplit
+
+        closing = ClosingSplit(self._opened, split, self.source.path, self.clock, rows)
+        return ClosedSplit(closing.batches(), closing.rest)
+
+    def close_rests(
+        self, rests: Sequence[bytes], rows: int
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the transactions that no split closed alone.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
+        """
+        from tallystick.systems.bitronix.columns.transactions import transaction_batches
+        from tallystick.systems.bitronix.runs.known import KnownParts
+
+        with self._opened() as pair:
+            read = KnownParts.of(rests, pair).pieces
+            for batch in transaction_batches(pair, self.source.path, self.clock, rows, read):
+                yield "transactions", batch
+
+    def knowing(self, rests: Sequence[bytes]) -> Self:
+        """Return the journal as a reading that takes from splits what their records leave.
+
+        Raises:
+            NotClosedInPartsError: the whole log has to be read.
+        """
+        from tallystick.systems.bitronix.runs.known import KnownParts
+
+        known = type(self)(self.source, self.options)
+        with known._opened() as pair:
+            known._prove(pair, KnownParts.of(rests, pair).reached_pieces)
+        return known
 
     # -- opening -------------------------------------------------------------------------------
 
@@ -265,17 +316,18 @@ class BitronixReading(CoordinatorReading):
             return self._proved_of(pair)
 
     def _proved_of(self, pair: DualFiles) -> _Proved:
-        if self._proved is None:
-            build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)
-            evidence = Evidence(pair, build)
-            files = [
-                log_file(part, order, evidence.parts[part.number - 1].spans, self.clock)
-                for order, part in enumerate(pair.order())
-                if part.data is not None
-            ]
-            unread = [build.unreadable(one) for _, one in sorted(self._unread.items())]
-            findings = [*unread, *evidence.findings]
-            self._proved = _Proved(evidence, files, findings)
+        return self._proved or self._prove(pair, reached_pieces)
+
+    def _prove(self, pair: DualFiles, read: ReadReached) -> _Proved:
+        build = FindingBuilder(SYSTEM_NAME, self.source.path, CODES)
+        evidence = Evidence(pair, build, read)
+        files = [
+            log_file(part, order, evidence.parts[part.number - 1].spans, self.clock)
+            for order, part in enumerate(pair.order())
+            if part.data is not None
+        ]
+        unread = [build.unreadable(one) for _, one in sorted(self._unread.items())]
+        self._proved = _Proved(evidence, files, [*unread, *evidence.findings])
         return self._proved
 
     def _engine_verdict(self) -> dict[str, Any]:

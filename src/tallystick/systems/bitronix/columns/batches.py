@@ -34,7 +34,7 @@ from tallystick.systems.bitronix.runs.chunk import ROWS, Chunk, read_chunk
 from tallystick.systems.bitronix.runs.pieces import Runs, counted_pieces
 
 if TYPE_CHECKING:
-    from tallystick.systems.protocol import Fitting
+    from tallystick.systems.protocol import Fitting, Split
 
 _TYPES = pa.array(STATUS_NAMES)
 _KINDS = pa.array([KIND_OF[status].value for status in range(len(STATUS_NAMES))])
@@ -51,14 +51,19 @@ class _Place:
 
 
 def batches(
-    data: memoryview, file: str, log: str, clock: Clock, rows: int, *, attributes: bool = False
+    data: memoryview, split: Split, log: str, clock: Clock, rows: int, *, attributes: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all records of one file, at most ``rows`` per batch, with ``attributes`` or without."""
+    """Yield the records of a part, at most ``rows`` per batch, with ``attributes`` or without.
+
+    The part begins at the begin of its file, or at a record.
+    """
+    file = split.file
     place = _Place(file, log, clock, attributes)
-    reached = ReachedRecords(data)
+    reached, walk = ReachedRecords(data), CountedWalk(data)
+    walk.place = max(walk.place, split.begin)
     runs = Runs(data, partial(read_chunk, rows=rows))
     odd: list[Record] = []
-    for piece in counted_pieces(CountedWalk(data), runs, lambda: reached.in_step):
+    for piece in counted_pieces(walk, runs, lambda: reached.in_step, split.end):
         if isinstance(piece, RecordSpan):
             odd += _reached_record(file, piece, reached)
         # Before the chunk, so that rows stay in the order of the file.

@@ -8,8 +8,8 @@ Import this module only where a file is long: it loads NumPy and the compiler.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,34 +29,53 @@ from tallystick.records import Clock, Outcome, State
 from tallystick.systems.bitronix.columns.attributes import gtrid_parts
 from tallystick.systems.bitronix.format import layout
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, stored_names
-from tallystick.systems.bitronix.read.files import DualFiles
+from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
 from tallystick.systems.bitronix.read.scan import RecordSpan
 from tallystick.systems.bitronix.read.transactions import STATE_OF
 from tallystick.systems.bitronix.runs.chunk import ROWS, Chunk
+from tallystick.systems.bitronix.runs.known import (
+    BYTES,
+    DECISION,
+    FILE,
+    FILES,
+    FIRST_TIME,
+    LAST,
+    NAMES,
+    NONE,
+    RECORDS,
+    STATUS,
+    TIME,
+    KnownRecords,
+)
 from tallystick.systems.bitronix.runs.pieces import apply, pieces
 
 if TYPE_CHECKING:
+    from tallystick.systems.bitronix.read.scan import Stamp
     from tallystick.systems.bitronix.runs.pieces import Piece
 
-_FIRST_TIME, _STATUS, _TIME, _LAST, _DECISION, _RECORDS, _BYTES, _FILES, _NAMES = range(9)
-"""Rows of a table of gtrids: status, time and place of the last record; `_DECISION` is the place of
-the last COMMITTING (-1: none), `_FILES` has a bit per file, `_NAMES` is the number of a set."""
-_FILE = 1 << 56
-"""A place is an offset, and this times the number of the file in the order of both."""
-_NONE = -1
+    ReadPieces: TypeAlias = Callable[[Part, Stamp | None], Iterator[Piece | KnownRecords]]
+
 _LISTS = TRANSACTIONS.field("participants").type
 # The two digits of each byte as one number of 16 bits, in the order of memory on any machine.
 _HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 
 
 def transaction_batches(
-    pair: DualFiles, log: str, clock: Clock, rows: int
+    pair: DualFiles, log: str, clock: Clock, rows: int, read: ReadPieces = pieces
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what `read.transactions.transactions` yields, in batches of at most ``rows`` rows."""
-    found, decisions = _Gtrids(), OpenDecisions()
+    """Yield what `read.transactions.transactions` yields, in batches of at most ``rows`` rows.
+
+    Args:
+        pair: both files.
+        log: the path of the log.
+        clock: that of its records.
+        rows: of a batch, at most.
+        read: gives the pieces of a file as `runs.pieces.pieces` does.
+    """
+    found, decisions = Gtrids(), OpenDecisions()
     for number, part in enumerate(pair.order()):
-        for piece in pieces(part, pair.newest):
+        for piece in read(part, pair.newest):
             apply(piece, decisions)
             found.add(piece, number)
     if not found.count:
@@ -65,14 +84,13 @@ def transaction_batches(
     known = pa.array(list(decisions), gtrids.type)
     # The number after the last open one stands for none.
     kept = pc.index_in(gtrids, value_set=known).fill_null(len(known)).to_numpy()
-    paths = pa.array([whole_text(part.path or "") for part in pair.order()], pa.string())
-    made = _Batches(log, clock, paths, found.names.sets, decisions)
+    made = GtridBatches(log, clock, pair, found.names.sets, decisions)
     for begin in range(0, len(gtrids), rows):
         some, place = gtrids.slice(begin, rows).cast(pa.binary()), slice(begin, begin + rows)
         yield made.batch(some, table[:, place], kept[place])
 
 
-class _NameSets:
+class NameSets:
     """Sets of names, numbered as they are met; 0 is that of no names."""
 
     def __init__(self) -> None:
@@ -117,11 +135,11 @@ class _NameSets:
         return np.array(every, np.int64)[places]
 
 
-class _Gtrids:
+class Gtrids:
     """What the records of each gtrid come to, table by table in the order of the log."""
 
     def __init__(self) -> None:
-        self.names = _NameSets()
+        self.names = NameSets()
         self._gtrids: list[pa.Array] = []
         self._tables: list[Any] = []
         self._odd: list[tuple[int, int, TransactionLogRecord]] = []
@@ -131,20 +149,23 @@ class _Gtrids:
         """How many rows of gtrids there are."""
         return sum(map(len, self._gtrids)) + len(self._odd)
 
-    def add(self, piece: Piece, file: int) -> None:
+    def add(self, piece: Piece | KnownRecords, file: int) -> None:
         """Take the next piece of a file."""
-        # Before the chunk: rows of a gtrid have to come in the order of the log.
         if not isinstance(piece, RecordSpan):
+            # Before the chunk: rows of a gtrid have to come in the order of the log.
             self._add_odd()
-            self._add_chunk(piece, file)
+            if isinstance(piece, KnownRecords):
+                self._add_known(piece)
+            else:
+                self._add_chunk(piece, file)
         elif piece.record is not None and piece.outcome is Outcome.VALID:
-            self._odd.append((file * _FILE + piece.offset, file, piece.record))
+            self._odd.append((file * FILE + piece.offset, file, piece.record))
             if len(self._odd) == ROWS:
                 self._add_odd()
 
     def _add_chunk(self, chunk: Chunk, file: int) -> None:
         first, status, time, last, decision, records, size = chunk.by_gtrid()
-        decision = np.where(decision < 0, _NONE, decision + file * _FILE)
+        decision = np.where(decision < 0, NONE, decision + file * FILE)
         groups, marks = chunk.groups, chunk.groups.new_names
         stored = self.names.stored(chunk.window, *chunk.name_ranges(marks))
         names = self.names.united(groups.of_rows[marks].astype(np.int64), stored, groups.count)
@@ -154,16 +175,24 @@ class _Gtrids:
         gtrids = byte_ranges(chunk.window, starts, chunk.columns["gtrid_sizes"][firsts])
         # With 64-bit offsets: those of the whole journal are joined into one array.
         self._gtrids.append(gtrids.cast(pa.large_binary()))
-        last += file * _FILE
+        last += file * FILE
         self._tables.append(
             np.stack([first, status, time, last, decision, records, size, files, names])
         )
+
+    def _add_known(self, known: KnownRecords) -> None:
+        left = known.left
+        table = left.table[: NAMES + 1].copy()
+        numbers = [self.names.number(one) for one in left.sets]
+        table[NAMES] = np.array(numbers, np.int64)[table[NAMES]]
+        self._gtrids.append(pa.array(left.gtrids, pa.large_binary()))
+        self._tables.append(table)
 
     def _add_odd(self) -> None:
         """Add the records that are in no chunk, one row each."""
         rows = []
         for place, file, one in self._odd:
-            decision = place if one.status == layout.COMMITTING else _NONE
+            decision = place if one.status == layout.COMMITTING else NONE
             names = self.names.number(one.unique_names)
             row = (one.time, one.status, one.time, place, decision, 1, one.size, 1 << file, names)
             rows.append(row)
@@ -175,6 +204,8 @@ class _Gtrids:
     def merged(self) -> tuple[pa.Array, Any]:
         """Return the gtrids in the order of their first records, and their table."""
         self._add_odd()
+        if not self._gtrids:
+            return pa.array([], pa.large_binary()), np.empty((NAMES + 1, 0), np.int64)
         found = pa.concat_arrays(self._gtrids).dictionary_encode()
         # Joined by now: the parts are given up before the tables are joined.
         self._gtrids = []
@@ -186,31 +217,31 @@ class _Gtrids:
         starts = starts_of(groups[order])
         lasts = order[lasts_of(starts, len(order))]
         table = np.empty((len(tables), len(starts)), np.int64)
-        table[_FIRST_TIME] = tables[_FIRST_TIME][order[starts]]
-        table[_STATUS : _LAST + 1] = tables[_STATUS : _LAST + 1, lasts]
+        table[FIRST_TIME] = tables[FIRST_TIME][order[starts]]
+        table[STATUS : LAST + 1] = tables[STATUS : LAST + 1, lasts]
         for row, come_to in (
-            (_DECISION, np.maximum), (_RECORDS, np.add), (_BYTES, np.add), (_FILES, np.bitwise_or),
+            (DECISION, np.maximum), (RECORDS, np.add), (BYTES, np.add), (FILES, np.bitwise_or),
         ):  # fmt: skip
             table[row] = come_to.reduceat(tables[row][order], starts)
-        table[_NAMES] = self.names.united(groups, tables[_NAMES], len(starts))
+        table[NAMES] = self.names.united(groups, tables[NAMES], len(starts))
         return found.dictionary, table
 
 
-class _Batches:
+class GtridBatches:
     """Makes batches of gtrids with their table."""
 
     def __init__(
         self,
         log: str,
         clock: Clock,
-        paths: pa.Array,
+        pair: DualFiles,
         sets: Sequence[tuple[str, ...]],
         decisions: OpenDecisions,
     ) -> None:
         self._log = log
         self._clock = clock
-        self._paths = paths
-        one, two = paths.to_pylist()
+        one, two = (whole_text(part.path or "") for part in pair.order())
+        self._paths = pa.array([one, two], pa.string())
         self._files = pa.array([(), (one,), (two,), (one, two)], _LISTS)
         self._names = pa.array(sets, _LISTS)
         self._single = pa.array(["true" if len(names) == 1 else "false" for names in sets])
@@ -219,9 +250,9 @@ class _Batches:
     def batch(self, gtrids: pa.Array, table: Any, kept: Any) -> pa.RecordBatch:
         """Return a batch; ``kept``: the place of each gtrid among the open ones, or after them."""
         count, is_open = len(gtrids), kept < len(self._open) - 1
-        decided = is_open & (table[_DECISION] != _NONE)
-        places = np.where(decided, table[_DECISION], table[_LAST])
-        names, statuses = pa.array(table[_NAMES]), table[_STATUS]
+        decided = is_open & (table[DECISION] != NONE)
+        places = np.where(decided, table[DECISION], table[LAST])
+        names, statuses = pa.array(table[NAMES]), table[STATUS]
         columns = whole_transactions(layout.SYSTEM_NAME, self._log, self._clock, count) | {
             "key": _hex(gtrids, empty="(empty)"),
             "state": _states(statuses, is_open),
@@ -230,13 +261,13 @@ class _Batches:
             "name": pc.ascii_upper(_hex(gtrids, empty="")),
             "participants": self._names.take(names),
             "open_participants": self._open.take(pa.array(kept)),
-            "first_time": numbers(table[_FIRST_TIME], None),
-            "last_time": numbers(table[_TIME], None),
-            "records": numbers(table[_RECORDS], None),
-            "bytes": numbers(table[_BYTES], None),
-            "files": self._files.take(pa.array(table[_FILES])),
-            "evidence_file": self._paths.take(pa.array(places // _FILE)),
-            "evidence_offset": numbers(places % _FILE, None),
+            "first_time": numbers(table[FIRST_TIME], None),
+            "last_time": numbers(table[TIME], None),
+            "records": numbers(table[RECORDS], None),
+            "bytes": numbers(table[BYTES], None),
+            "files": self._files.take(pa.array(table[FILES])),
+            "evidence_file": self._paths.take(pa.array(places // FILE)),
+            "evidence_offset": numbers(places % FILE, None),
             "evidence_type": texts_of(
                 np.where(decided, layout.COMMITTING, statuses), layout.status_name
             ),

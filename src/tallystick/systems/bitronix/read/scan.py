@@ -60,8 +60,8 @@ class StaleRun(NamedTuple):
     newest: int
 
 
-ReadStaleRun = Callable[[memoryview, int], StaleRun]
-"""Reads the plain records of a file from an offset on."""
+ReadStaleRun = Callable[[memoryview, int, int], StaleRun]
+"""Reads the plain records of a file between two offsets."""
 
 
 def stamp(record: TransactionLogRecord) -> Stamp:
@@ -158,18 +158,42 @@ def tail_spans(
     of the latter may be one span.
     """
     search = RecordSearch(data)
-    place, size, fresh = begin, len(data), True
-    while place < size:
-        run = read_run(data, place) if read_run and not fresh else None
+    return spans_behind(data, begin, len(data), newest, search, read_run, fresh=True)
+
+
+def spans_behind(
+    data: memoryview,
+    begin: int,
+    end: int,
+    newest: Stamp | None,
+    search: RecordSearch,
+    read_run: ReadStaleRun | None,
+    *,
+    fresh: bool,
+) -> Iterator[RecordSpan]:
+    """Yield those of `tail_spans` that begin before ``end``.
+
+    Args:
+        data: the bytes of the file.
+        begin: where one of these spans begins.
+        end: the end of the file, or where a whole record begins.
+        newest: as there.
+        search: finds the records.
+        read_run: as there.
+        fresh: whether ``begin`` is the end of the counted range.
+    """
+    place, size = begin, len(data)
+    while place < end:
+        run = read_run(data, place, end) if read_run and not fresh else None
         if run is not None and run.records and search.passes(run.end - place, run.records):
             record = decode_record(data, run.newest, size)
             assert record is not None  # the walk has just checked it
             yield _stale_span(place, run.end - place, record, run.records)
             place = run.end
             continue
-        found = search.next_record(place, size)
+        found = search.next_record(place, end)
         fresh = fresh and found == place
-        limit = size if found is None else found
+        limit = end if found is None else found
         if limit > place:
             yield from _remains(data, place, limit)
         if found is None:

@@ -28,13 +28,23 @@ _WINDOW_MIN, _WINDOW_MAX = 1 << 8, 1 << 16
 
 
 class RecordSearch:
-    """Finds whole records from any offset, with a bound on the work for the whole file."""
+    """Finds whole records from any offset, with a bound on the work for the whole file.
 
-    def __init__(self, data: memoryview) -> None:
+    Args:
+        data: the bytes of the file.
+        size: how many of them are searched; None for all.
+    """
+
+    def __init__(self, data: memoryview, size: int | None = None) -> None:
         self._data = data
-        self._budget = _SEARCH_WORK * len(data)
+        self._budget = _SEARCH_WORK * (len(data) if size is None else size)
         self._last: tuple[int, int, int | None] | None = None
         """The last search: from, up to, and what it found."""
+
+    @property
+    def exhausted(self) -> bool:
+        """True once it has given up."""
+        return self._budget <= 0
 
     def next_record(self, begin: int, end: int) -> int | None:
         """Return the offset of the next whole record that starts in ``begin <= offset < end``."""

@@ -6,6 +6,7 @@ Import this module only where it pays: it loads NumPy and the compiler.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from secrets import randbelow
@@ -49,9 +50,9 @@ def read_chunk(data: memoryview, begin: int, end: int, rows: int = ROWS) -> Chun
     return Chunk(begin, window[:size], columns)
 
 
-def read_stale_run(data: memoryview, begin: int) -> StaleRun:
+def read_stale_run(data: memoryview, begin: int, end: int) -> StaleRun:
     """Return where the plain records end that begin at an offset, and the newest of them."""
-    chunk = read_chunk(data, begin, len(data))
+    chunk = read_chunk(data, begin, end)
     if not chunk.count:
         return StaleRun(begin, 0, begin)
     stamps = chunk.columns["sequences"], chunk.columns["times"]  # the last key is the first
@@ -195,13 +196,21 @@ class Chunk:
 
     def decide(self, found: OpenDecisions) -> None:
         """Apply the records to the open decisions."""
-        rows, closed = self._deciding
         # Before or after the rows would be the same: none of those is of these gtrids.
-        for gtrid in self.gtrids(closed) if found else ():
+        for gtrid in self.surely_closed() if found else ():
             found.pop(gtrid, None)
-        statuses = self.columns["statuses"][rows].tolist()
-        for row in zip(statuses, self.gtrids(rows), self.names(rows), strict=True):
+        for row in self.decisions():
             found.decide(*row)
+
+    def surely_closed(self) -> list[bytes]:
+        """Return the gtrids that no decision is open of after the records, whatever was before."""
+        return self.gtrids(self._deciding[1])
+
+    def decisions(self) -> Iterable[tuple[int, bytes, tuple[str, ...]]]:
+        """Return status, gtrid and names of the records that decide of any other, in order."""
+        rows, _ = self._deciding
+        statuses = self.columns["statuses"][rows].tolist()
+        return zip(statuses, self.gtrids(rows), self.names(rows), strict=True)
 
     @cached_property
     def _deciding(self) -> tuple[Any, Any]:

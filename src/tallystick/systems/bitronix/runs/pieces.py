@@ -25,6 +25,7 @@ from tallystick.systems.bitronix.read.scan import (
 if TYPE_CHECKING:
     from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
     from tallystick.systems.bitronix.runs.chunk import Chunk
+    from tallystick.systems.bitronix.runs.known import KnownRecords
 
     Piece: TypeAlias = RecordSpan | Chunk
 
@@ -110,10 +111,13 @@ def pieces(
         yield from tail_spans(part.data, walk.place, newest)
 
 
-def counted_pieces(walk: CountedWalk, found: Runs, in_step: Callable[[], bool]) -> Iterator[Piece]:
-    """Yield the pieces of the counted range that are left to a walk."""
-    while walk.place < walk.end:
-        chunk = found.chunk(walk.place, walk.end) if in_step() else None
+def counted_pieces(
+    walk: CountedWalk, found: Runs, in_step: Callable[[], bool], end: int | None = None
+) -> Iterator[Piece]:
+    """Yield the pieces of the counted range that are left to a walk, and begin before ``end``."""
+    stop = walk.end if end is None else min(walk.end, end)
+    while walk.place < stop:
+        chunk = found.chunk(walk.place, stop) if in_step() else None
         if chunk is None:
             yield walk.next_span()
         else:
@@ -121,7 +125,7 @@ def counted_pieces(walk: CountedWalk, found: Runs, in_step: Callable[[], bool]) 
             yield chunk
 
 
-def span_of(piece: Piece) -> RecordSpan:
+def span_of(piece: Piece | KnownRecords) -> RecordSpan:
     """Return a piece as one span."""
     if isinstance(piece, RecordSpan):
         return piece
@@ -129,7 +133,7 @@ def span_of(piece: Piece) -> RecordSpan:
     return RecordSpan(piece.base, length, Outcome.VALID, "record", count=piece.count)
 
 
-def apply(piece: Piece, found: OpenDecisions) -> None:
+def apply(piece: Piece | KnownRecords, found: OpenDecisions) -> None:
     """Apply the whole records of a piece that are not stale to the open decisions."""
     if not isinstance(piece, RecordSpan):
         piece.decide(found)

@@ -7,7 +7,8 @@ over both files, and after each alone. Memory holds what is open or damaged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 from tallystick.records import Outcome, Span
 from tallystick.systems.bitronix.engine.reached import reached_pieces
@@ -26,7 +27,7 @@ from tallystick.systems.bitronix.format.layout import (
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
-from tallystick.systems.bitronix.read.scan import RecordSpan, stamp
+from tallystick.systems.bitronix.read.scan import RecordSpan, Stamp, stamp
 from tallystick.systems.bitronix.read.spans import join
 from tallystick.systems.bitronix.runs.pieces import apply, span_of
 from tallystick.systems.bitronix.verdict.findings import (
@@ -40,6 +41,14 @@ from tallystick.systems.bitronix.verdict.findings import (
 )
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.runs import RunCount
+
+if TYPE_CHECKING:
+    from tallystick.systems.bitronix.runs.known import KnownRecords
+    from tallystick.systems.bitronix.runs.pieces import Piece
+
+    ReadReached: TypeAlias = Callable[
+        [Part, Stamp | None], Iterator[tuple[Piece | KnownRecords, bool]]
+    ]
 
 _DECIDES_NOTHING = frozenset(
     {ACTIVE, PREPARING, PREPARED, COMMITTED, MARKED_ROLLBACK, ROLLING_BACK, NO_TRANSACTION}
@@ -77,10 +86,12 @@ class PartEvidence:
         self._counted_end = part.counted_end
         self._in_chunks = part.header is not None and part.header.position == part.counted_end
 
-    def read(self, part: Part, decisions: OpenDecisions, build: FindingBuilder) -> None:
+    def read(
+        self, part: Part, decisions: OpenDecisions, build: FindingBuilder, read: ReadReached
+    ) -> None:
         """Read the file, and apply its records to the decisions that are open before it."""
         alone = OpenDecisions()
-        for piece, reached in reached_pieces(part, self._pair.newest):
+        for piece, reached in read(part, self._pair.newest):
             join(self.spans, span_of(piece))
             apply(piece, decisions)
             if isinstance(piece, RecordSpan):
@@ -139,6 +150,11 @@ class PartEvidence:
 class Evidence:
     """What the files of a journal prove together.
 
+    Args:
+        pair: both files.
+        build: makes findings.
+        read: gives the pieces of a file as `reached_pieces` does.
+
     Attributes:
         parts: that of part 1 and of part 2.
         decisions: those that are open over both.
@@ -147,12 +163,14 @@ class Evidence:
             where a crash leaves them so: none of them was acknowledged.
     """
 
-    def __init__(self, pair: DualFiles, build: FindingBuilder) -> None:
+    def __init__(
+        self, pair: DualFiles, build: FindingBuilder, read: ReadReached = reached_pieces
+    ) -> None:
         self.decisions = OpenDecisions()
         found: dict[int, PartEvidence] = {}
         for part in pair.order():
             found[part.number] = PartEvidence(part, pair)
-            found[part.number].read(part, self.decisions, build)
+            found[part.number].read(part, self.decisions, build, read)
         self.parts = found[1], found[2]
         self.findings = list(about_files(pair, build))
         later = found[pair.order()[1].number]
