@@ -163,7 +163,7 @@ def test_bindings_that_are_not_there_lose_the_messages_of_their_queues(
     assert answer(broker(tmp_path, case)) == (Answer.LOSES, "part-lost", rows)
 
 
-def test_how_much_is_at_stake_is_not_known_where_bindings_have_other_queues(
+def test_how_much_is_at_stake_is_not_known_where_bindings_have_other_queues_or_none(
     tmp_path: Path,
 ) -> None:
     """They, or the journal, are of another time or broker, which may have kept more."""
@@ -172,6 +172,10 @@ def test_how_much_is_at_stake_is_not_known_where_bindings_have_other_queues(
     shutil.copytree(fixture_dir("brokers") / "paged/bindings", data / "bindings")
     assert answer(data) == (Answer.LOSES, "part-lost", None)
     assert "queues 218 (3). The bindings do not have them" in judged(data)[0].judgement.text
+    shutil.rmtree(data / "bindings")
+    made(data, "bindings", BOUND, {1: [add(1)], 2: []})
+    assert answer(data) == (Answer.LOSES, "part-lost", None)
+    assert "218 (3). The bindings do not have them" in judged(data)[0].judgement.text
 
 
 FOR_3, FOR_4 = struct.pack(">q", 3), struct.pack(">q", 4)

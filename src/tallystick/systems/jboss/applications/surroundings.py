@@ -304,11 +304,12 @@ def _bindings(
         counts = sorted(lost.items())
         listed = ", ".join(f"{one} ({count:,})" for one, count in counts[:_LISTED_MAX])
         more = "" if len(lost) <= _LISTED_MAX else f" and {len(lost) - _LISTED_MAX} more"
-        state = "The bindings do not have them" if queues else "The bindings are missing"
+        others = any(map(is_bindings, names_beside(path)))
+        state = "The bindings do not have them" if others else "The bindings are missing"
         why = f"A start drops {lost.total():,} messages of the queues {listed}{more}. {state}."
         # How many of their messages in pages are lost with them, the journal does not say. Where
-        # the bindings have other queues, one of the two is of another time, or of another broker.
-        stake = AtStake(None, None if paged or queues else lost.total())
+        # there are bindings, one of the two is of another time, or of another broker.
+        stake = AtStake(None, None if paged or others else lost.total())
         return Part(BINDINGS, path, found_by, there, False, why, Answer.LOSES, stake)
     if foreign:
         why = f"{foreign}: one of them is of another time, or of another broker."
