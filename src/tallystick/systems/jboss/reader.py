@@ -537,6 +537,7 @@ class JournalReading(Reading):
         known = Known(
             self._listed_contents,
             self._waiting,
+            self._contents_in_doubt,
             self._queue_addresses,
             self._dropped,
             self._foreign,
@@ -664,6 +665,12 @@ class JournalReading(Reading):
         if (found := self._in_runs) is not None and found.loaded_alike:
             return found.listed.waiting(large)
         return waiting(self._listed_contents(REFERENCES), large)
+
+    def _contents_in_doubt(self) -> Iterator[Contents]:
+        """Yield the contents of the records that prepared transactions add."""
+        in_runs = (found := self._in_runs) is not None and found.loaded_alike
+        prepared = found.analyser.replay.in_doubt() if found and in_runs else self._engine.prepared
+        return (contents_of(placed.item) for one in prepared for placed in one.records)
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings: differences, damage, files, transactions."""

@@ -16,7 +16,7 @@ import pytest
 import tallystick
 from tallystick.reading.results import headline
 from tallystick.records import Answer, Part, Verdict
-from tallystick.systems.jboss.format.layout import Item
+from tallystick.systems.jboss.format.layout import Item, RecordType
 from tallystick.systems.jboss.format.messages import (
     ACKNOWLEDGED,
     ALL_TAKEN,
@@ -36,7 +36,16 @@ from tallystick.systems.jboss.verdict.file_ids import ID_BATCH
 from tallystick.systems.protocol import ReadOptions
 from tests.fixtures import fixture_dir
 from tests.kit import read_in_runs
-from tests.systems.jboss.build import add, add_tx, commit, delete, image, rollback, update
+from tests.systems.jboss.build import (
+    add,
+    add_tx,
+    commit,
+    delete,
+    image,
+    prepare,
+    rollback,
+    update,
+)
 from tests.systems.jboss.format.test_pages import WRITTEN, entry
 
 Change = Callable[[Path], object]
@@ -482,6 +491,21 @@ def test_a_start_after_a_file_in_which_nothing_is_added_took_an_id_too(
     assert answer(tmp_path)[:2] == expected
 
 
+@pytest.mark.parametrize(("waiting", "expected"), [(4, DOUBT), (5, SAFE)])
+def test_a_compaction_has_taken_the_ids_that_its_files_have_in_their_names(
+    waiting: int, expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """Of the two ids after the file that is used one is no start's."""
+    notes = [add(ID_BATCH + 2, (2 * ID_BATCH).to_bytes(8, "big"), IDS_GIVEN)]
+    copied = [replace(add(one), compact_count=1) for one in range(1, 38)]
+    made(tmp_path, "journal", MESSAGES, {1: copied, 2: [add(39)], waiting: []})
+    journal = tmp_path / "journal"
+    for name, created in ((3, 4), (1, 3)):
+        (journal / MESSAGES.format(name)).rename(journal / MESSAGES.format(created))
+    made(tmp_path, "bindings", BOUND, {1: notes, 3: []})
+    assert answer(tmp_path)[:2] == expected
+
+
 @pytest.mark.parametrize(("waiting", "expected"), [([3, 4], DOUBT), ([4, 5], SAFE)])
 def test_a_start_gives_each_file_that_waits_a_new_id(
     waiting: list[int], expected: tuple[Answer, str], tmp_path: Path
@@ -681,6 +705,41 @@ def test_a_large_message_that_waits_in_a_page_has_its_file(
     first = struct.pack(">qB", -1, 0) + bytes(40)
     (tmp_path / "paging/one/000000001.page").write_bytes(entry(first) + entry(message))
     assert answer(tmp_path)[:2] == expected
+
+
+IN_PAGE_OF_9 = struct.pack(">qi", 9, 1)
+
+
+@pytest.mark.parametrize(
+    ("sent", "queue", "part", "words"),
+    [
+        (add_tx(9, 70, IN_PAGE_OF_9, PAGE_TRANSACTION), QUEUE_7, "paging", "the first of them 9"),
+        (add_tx(9, 70, b"", LARGE_MESSAGE), QUEUE_7, "large messages", "70.msg is missing"),
+        (add_tx(9, 70, b"", MESSAGE), add(7), "bindings", "1 message of transactions in doubt"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("end", "expected"), [(prepare(9, b"xid"), DOUBT), (rollback(9), SAFE), (add(71), SAFE)]
+)
+def test_what_a_transaction_in_doubt_has_sent_is_there(
+    sent: Item,
+    queue: Item,
+    part: str,
+    words: str,
+    end: Item,
+    expected: tuple[Answer, str],
+    tmp_path: Path,
+) -> None:
+    """Artemis 2.40 starts without, and has nothing to deliver once it is told to commit."""
+    held = add_tx(9, 70, struct.pack(">q", 7), REFERENCE)
+    begun = [sent] if part == "paging" else [sent, replace(held, type=RecordType.UPDATE_TX)]
+    counted = replace(end, count=len(begun)) if end.type is RecordType.PREPARE else end
+    made(tmp_path, "journal", MESSAGES, {1: [add(10), *begun, counted], 2: []})
+    made(tmp_path, "bindings", BOUND, {1: [queue], 2: []})
+    assert answer(tmp_path)[:2] == expected
+    if expected == DOUBT:
+        (why,) = (one.why for one in judged(tmp_path)[1] if one.part == part)
+        assert words in why
 
 
 @pytest.mark.parametrize(

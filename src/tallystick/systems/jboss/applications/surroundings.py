@@ -56,6 +56,7 @@ _STARTED_SINCE: Final = (
     "They tell of a start of the broker that the journal does not, and each gives new ids to files "
     "of both"
 )
+IF_COMMITTED: Final = "whether these transactions are committed"
 _LISTED_MAX: Final = 5
 """Queues and files are listed up to this many."""
 REFERENCES: Final = frozenset({messages.REFERENCE, messages.ACKNOWLEDGED})
@@ -81,6 +82,7 @@ class Known:
         listed: the contents of the records of these user types that a load of the journal of
             messages lists.
         waiting: how many messages wait for each queue, and which of some large ones for any.
+        in_doubt: the contents of the records that prepared transactions add.
         queues: the queues by id, each with its address, in the bindings of a folder; those that
             were dropped, too.
         dropped: what the bindings of a folder have deleted, by id.
@@ -97,6 +99,7 @@ class Known:
 
     listed: Callable[[UserTypes], Iterable[Contents]]
     waiting: Callable[[Set[int]], tuple[Counter[int], Set[int]]]
+    in_doubt: Callable[[], Iterable[Contents]]
     queues: Callable[[str], dict[int, str]]
     dropped: Callable[[str], set[int]]
     foreign: Callable[[str, Mapping[int, str]], str]
@@ -115,6 +118,8 @@ class _Contents:
         large: large message -> the size that its record says, in bytes; None where it says none.
         wanted: large messages that wait for a queue.
         paged: queue -> how many of its messages are in pages.
+        in_doubt: queue -> how many messages wait for it once transactions in doubt are committed.
+        large_in_doubt: large messages among these -> the size that the record says, as in `large`.
         transactions: those that have messages in pages -> how often queues have still to take one.
         taken: queue -> the messages that it has taken from pages, as page and place there.
         finished: queue -> the pages of which it has taken all.
@@ -124,6 +129,8 @@ class _Contents:
     waiting: Counter[int] = field(default_factory=Counter)
     large: dict[int, int | None] = field(default_factory=dict)
     wanted: Set[int] = frozenset()
+    in_doubt: Counter[int] = field(default_factory=Counter)
+    large_in_doubt: dict[int, int | None] = field(default_factory=dict)
     paged: Counter[int] = field(default_factory=Counter)
     transactions: dict[int, int] = field(default_factory=dict)
     taken: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
@@ -145,6 +152,7 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
         return alone(folder)
     contents = _contents(known.listed(LISTED))
     contents.waiting, contents.wanted = known.waiting(contents.large.keys())
+    _add_in_doubt(contents, list(known.in_doubt()))
     place = places["bindings"]
     queues: dict[int, str] | None = None
     damage = foreign = ""
@@ -286,6 +294,15 @@ def _contents(listed: Iterable[Contents]) -> _Contents:
     return found
 
 
+def _add_in_doubt(contents: _Contents, added: list[Contents]) -> None:
+    """Add what waits once the transactions in doubt are committed."""
+    found = _contents(one for one in added if one[1] in LISTED)
+    references = (one for one in added if one[1] in REFERENCES)
+    contents.in_doubt, wanted = waiting(references, found.large.keys())
+    contents.large_in_doubt = {one: found.large[one] for one in wanted}
+    contents.transactions |= found.transactions
+
+
 def _bindings(
     place: _Place,
     contents: _Contents,
@@ -299,14 +316,10 @@ def _bindings(
     if damage:
         why = f"{damage}. Messages of queues that it does not name are dropped."
         return Part(BINDINGS, path, found_by, why=why, answer=Answer.CANNOT_TELL)
-    lost = Counter({one: n for one, n in contents.waiting.items() if one not in (queues or {})})
-    if lost:
-        counts = sorted(lost.items())
-        listed = ", ".join(f"{one} ({count:,})" for one, count in counts[:_LISTED_MAX])
-        more = "" if len(lost) <= _LISTED_MAX else f" and {len(lost) - _LISTED_MAX} more"
-        others = any(map(is_bindings, names_beside(path)))
-        state = "The bindings do not have them" if others else "The bindings are missing"
-        why = f"A start drops {lost.total():,} messages of the queues {listed}{more}. {state}."
+    others = any(map(is_bindings, names_beside(path)))
+    state = "The bindings do not have them" if others else "The bindings are missing"
+    if lost := _without(contents.waiting, queues):
+        why = f"A start drops {lost.total():,} messages of the queues {_listed(lost)}. {state}."
         # How many of their messages in pages are lost with them, the journal does not say. Where
         # there are bindings, one of the two is of another time, or of another broker.
         stake = AtStake(None, None if paged or others else lost.total())
@@ -314,6 +327,15 @@ def _bindings(
     if foreign:
         why = f"{foreign}: one of them is of another time, or of another broker."
         return Part(BINDINGS, path, found_by, there, False, why, Answer.CANNOT_TELL)
+    if lost := _without(contents.in_doubt, queues):
+        why = (
+            f"A start drops {counted(lost.total(), 'message')} of transactions in doubt, of the "
+            f"queues {_listed(lost)}. {state}."
+        )
+        return Part(
+            BINDINGS, path, found_by, there, False, why, Answer.CANNOT_TELL, AtStake(),
+            IF_COMMITTED,
+        )  # fmt: skip
     if not queues:
         why = "The bindings are missing: which queues and addresses they held cannot be told."
         answer = Answer.SAFE if there else Answer.CANNOT_TELL
@@ -321,16 +343,38 @@ def _bindings(
     return Part(BINDINGS, path, found_by, fits=True, why="They name every queue of a message.")
 
 
+def _without(counts: Counter[int], queues: dict[int, str] | None) -> Counter[int]:
+    """Return those of the queues that no binding names."""
+    return Counter({one: count for one, count in counts.items() if one not in (queues or {})})
+
+
+def _listed(counts: Counter[int]) -> str:
+    """Return queues with their messages, in words."""
+    first = ", ".join(f"{one} ({count:,})" for one, count in sorted(counts.items())[:_LISTED_MAX])
+    more = len(counts) - _LISTED_MAX
+    return first if more <= 0 else f"{first} and {more} more"
+
+
 def _large(place: _Place, contents: _Contents, extension: str) -> Part:
     path, found_by, there = place
     wanted = {one: contents.large[one] for one in contents.wanted}
     names = {logical_name(name): name for name in names_beside(path)}
-    odd = [text for one, size in sorted(wanted.items()) if (text := _odd(path, names, one, size))]
-    if odd:
+
+    def odd_of(sizes: Mapping[int, int | None]) -> list[str]:
+        found = (_odd(path, names, one, size) for one, size in sorted(sizes.items()))
+        return list(filter(None, found))
+
+    if odd := odd_of(wanted):
         why = f"{'; '.join(odd[:_LISTED_MAX])}{' and more' if len(odd) > _LISTED_MAX else ''}: "
         why += f"a start delivers {len(odd):,} large messages in part, empty, or as another."
         stake = AtStake(None, len(odd))
         return Part("large messages", path, found_by, there, False, why, Answer.LOSES, stake)
+    if odd := odd_of(contents.large_in_doubt):
+        why = f"{odd[0]}, and a transaction in doubt has sent it: it may be delivered in part."
+        return Part(
+            "large messages", path, found_by, there, False, why, Answer.CANNOT_TELL, AtStake(),
+            IF_COMMITTED,
+        )  # fmt: skip
     if extension == NEWER and (foreign := _unnumbered(names, ".msg")):
         why = f"{foreign} has no number of a message: Artemis 2.29 and newer do not start with it."
         decided_by = "which version of the broker starts; or without that file"

@@ -240,7 +240,9 @@ def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started:
         # Those before a file without an add took the ids that are missing between it and that one.
         between = file.effective_id - since.effective_id - used.index(file) + used.index(since)
         least = max(least, max(later, starts[-1] // ID_BATCH - first // ID_BATCH) - between)
-    return waiting[0] - file.effective_id - 1 < least
+    ids = range(file.effective_id + 1, waiting[0])
+    created = sum(number_of(one.file.name) in ids for one in used if is_compacted(one))
+    return len(ids) - created < least
 
 
 def whole_since(readings: Sequence[KnownFile], *, unknown_deleted: bool) -> int | None:
