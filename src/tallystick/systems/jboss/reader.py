@@ -34,18 +34,18 @@ from tallystick.systems.decisions import decision_rows
 from tallystick.systems.jboss.applications.addresses import other_address
 from tallystick.systems.jboss.applications.coordinated import EXTENSION, coordinated
 from tallystick.systems.jboss.applications.imports import NOTE, Waiting, write_import
-from tallystick.systems.jboss.applications.object_store import ObjectStoreReading
-from tallystick.systems.jboss.applications.surroundings import (
-    BINDINGS,
+from tallystick.systems.jboss.applications.needs import (
     LISTED,
-    MESSAGE_EXTENSIONS,
     REFERENCES,
     Known,
     UserTypes,
-    folder_of,
-    is_bindings,
-    surroundings_of,
     waiting,
+)
+from tallystick.systems.jboss.applications.object_store import ObjectStoreReading
+from tallystick.systems.jboss.applications.places import BINDINGS, folder_of, is_bindings
+from tallystick.systems.jboss.applications.surroundings import (
+    MESSAGE_EXTENSIONS,
+    surroundings_of,
 )
 from tallystick.systems.jboss.applications.tables import (
     COLLECTIONS,

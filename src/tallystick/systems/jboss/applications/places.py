@@ -1,0 +1,74 @@
+"""Where a broker keeps its journals, bindings, large messages and pages.
+
+In: the folder of a journal. Out: the data directory, and the place of each part: of the layout, or
+that which ``broker.xml`` gives.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tallystick.storage.source import logical_name
+from tallystick.systems.jboss.applications.broker_xml import FILE_NAME, broker_settings
+from tallystick.systems.jboss.format.file_names import extension_of
+from tallystick.systems.surroundings import names_beside
+
+BINDINGS: Final = "bindings"
+LAYOUT: Final = "the layout of a data directory"
+_NAMES: Final = {
+    "journal": ("journal",),
+    "bindings": ("bindings",),
+    "large-messages": ("large-messages", "largemessages", "large"),
+    "paging": ("paging",),
+}
+"""Part -> names of its folder; Artemis names the settings ``bindings-directory`` and so on."""
+
+
+class Place(NamedTuple):
+    """Where a part of a broker is.
+
+    Attributes:
+        path: its folder.
+        found_by: what names it.
+        there: whether it is there.
+    """
+
+    path: str
+    found_by: str
+    there: bool
+
+
+def places_of(folder: str) -> tuple[str, dict[str, Place]]:
+    """Return the data directory of a journal, and where its parts are."""
+    folder = folder.rstrip("/") or "/"
+    above, _, name = folder.rpartition("/")
+    if name in (".", ".."):
+        broker = f"{folder}/.."
+    else:
+        broker = above or ("/" if folder.startswith("/") else ".")
+    names = names_beside(broker)
+    inside = any(map(is_bindings, names_beside(folder)))
+    settings = broker_settings(broker, folder).folders
+    places: dict[str, Place] = {}
+    for part, usual in _NAMES.items():
+        if (path := settings.get(part)) is not None:
+            parent, _, name = path.rpartition("/")
+            there = bool(names_beside(path)) or name in names_beside(parent or "/")
+            places[part] = Place(path, FILE_NAME, there)
+            continue
+        if part == "bindings" and inside:
+            places[part] = Place(folder, LAYOUT, True)
+            continue
+        name = next((one for one in usual if one in names), usual[0])
+        places[part] = Place(f"{broker}/{name}", LAYOUT, name in names)
+    return broker, places
+
+
+def folder_of(part: str, folder: str) -> str:
+    """Return where the broker of the journal in a folder keeps a part."""
+    return places_of(folder)[1][part].path
+
+
+def is_bindings(name: str) -> bool:
+    """Return whether a file is one of a journal of bindings, by its name."""
+    return extension_of(logical_name(name)) == "bindings"
