@@ -14,7 +14,7 @@ import pytest
 from tallystick import Journal, read_arrow, scan
 from tallystick.errors import CorruptLogError
 from tallystick.pipeline.options import Limit, SourceOptions
-from tallystick.pipeline.planning import RecordsLostError
+from tallystick.pipeline.planning import RecordsLostError, find
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.followed_log import Ends, FollowedLog
 from tallystick.pipeline.source.positions import HistoryRewrittenError, Position
@@ -23,7 +23,8 @@ from tallystick.records import Outcome
 from tallystick.systems.derby.live.log import LogToFile
 from tallystick.systems.jboss.live.log import CircularJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
-from tallystick.systems.protocol import LogSource
+from tallystick.systems.protocol import LogSource, ReadOptions
+from tallystick.systems.registry import system
 from tallystick.systems.tally.live.log import TallyLog
 from tests.fixtures import fixture_dir
 from tests.pipeline.source.test_durable import SMALL, _cloudtran, _derby
@@ -35,8 +36,17 @@ LOSING = (True, False)
 class Follower:
     """A stream of records, as far as it came."""
 
-    def __init__(self, path: Path, *, fails: bool = True, table: str = "records") -> None:
-        self.options = SourceOptions((str(path),), fail_on_data_loss=fails, table=table)
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fails: bool = True,
+        table: str = "records",
+        on_rewrite: str = "fail",
+    ) -> None:
+        self.options = SourceOptions(
+            (str(path),), fail_on_data_loss=fails, table=table, on_rewrite=on_rewrite
+        )
         self.tailer, self.position = Tailer(self.options), Position()
         self.limit = Limit()
         self.count = 0
@@ -427,6 +437,36 @@ def test_the_last_file_of_a_journal_that_is_cut_behind_the_position_has_lost_rec
         assert (lenient.follow(), lenient.losses) == (read_before, 1)
     Path(entry["file"]).write_bytes(whole)
     assert strict.follow() == read_before + 2
+
+
+@pytest.mark.parametrize("table", ["records", "changes"])
+@pytest.mark.parametrize("on_rewrite", ["fail", "restart"])
+@pytest.mark.parametrize("begun", [False, True], ids=["at the first look", "later"])
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [(0, "as of others"), (1, "as of others"), (40, "damaged")],
+    ids=["where a record ends", "after its first byte", "in a record"],
+)
+def test_a_file_of_a_journal_that_is_cut_before_later_ones_has_lost_records(
+    tmp_path: Path, table: str, on_rewrite: str, begun: bool, left: int, said: str
+) -> None:
+    """Of 22 records, five in a file, two are left of the second file."""
+    _journal(str(tmp_path), range(7))
+    streams = [Follower(tmp_path, fails=one, table=table, on_rewrite=on_rewrite) for one in LOSING]
+    assert not begun or [stream.follow() for stream in streams] == [7, 7]
+    _journal(str(tmp_path), range(7, 22))
+    (log,) = find((str(tmp_path),)).logs
+    sixth = list(system(log.system).read(log, ReadOptions()).records())[6]
+    cut = Path(sixth.file)
+    whole = cut.read_bytes()
+    os.truncate(cut, sixth.offset + sixth.length + left)
+    strict, lenient = streams
+    with pytest.raises(RecordsLostError, match=said):
+        strict.follow()
+    for _ in range(2):
+        assert (lenient.follow(), lenient.losses) == (19, 1)
+    cut.write_bytes(whole)
+    assert strict.follow() == 22
 
 
 def test_a_last_file_that_was_made_shorter_than_the_others_is_whole(tmp_path: Path) -> None:

@@ -370,6 +370,8 @@ class JournalReading(Reading):
         wanted = range(reached.number + 1, number)
         if not reached.there:
             return Missing(f"the end of the file with id {reached.number}", found, certain=False)
+        if (cut := self._cut_behind(reached.place)) is not None:
+            return cut
         there = {one for one in self._ids.values() if one in wanted}
         if len(there) == len(wanted):
             return None
@@ -393,16 +395,39 @@ class JournalReading(Reading):
         has fill behind its records, was made so, or has lost no more than that.
         """
         del stated
-        size = most_common(one.size for one in self.journal.files) or 0
         for file in self.journal.files:
             read = (place or 0) - place_of(file, 0) if file.path in self._ids else 1 << 32
-            if read >> 32 > 0 or file.size >= size:
-                continue
-            rest = bytes(file.data()[max(read, self.journal.shape(file).header_size) :])
-            if not rest or rest.strip(FILL):
-                found = f"{file.size} bytes"
-                return Missing(f"{size} bytes of {file.name}, as of others", found, certain=False)
+            missing = self._cut(file, read) if read >> 32 <= 0 else None
+            if missing is not None:
+                return missing
         return None
+
+    def _cut_behind(self, place: int | None) -> Missing | None:
+        """Return what is missing of the file of a record that is followed by another file.
+
+        What is damaged behind that record is told as damage.
+        """
+        for file in self.journal.files if place is not None else ():
+            read = (place or 0) - place_of(file, 0) if file.path in self._ids else -1
+            missing = self._cut(file, read) if read >> 32 == 0 else None
+            if missing is None or self._is_damaged_behind(file, read):
+                continue
+            return missing._replace(certain=True)  # the next file is used once one is full
+        return None
+
+    def _is_damaged_behind(self, file: JournalFile, read: int) -> bool:
+        spans = (span for one in self.files() if one.path == file.path for span in one.spans)
+        return any(span.outcome is Outcome.CORRUPT and span.end > read for span in spans)
+
+    def _cut(self, file: JournalFile, read: int) -> Missing | None:
+        size = most_common(one.size for one in self.journal.files) or 0
+        if file.size >= size:
+            return None
+        rest = bytes(file.data()[max(read, self.journal.shape(file).header_size) :])
+        if rest and not rest.strip(FILL):
+            return None
+        expected = f"{size} bytes of {file.name}, as of others"
+        return Missing(expected, f"{file.size} bytes", certain=False)
 
     @cached_property
     def _lost(self) -> list[range]:
