@@ -10,17 +10,19 @@ from pathlib import Path
 import pytest
 
 from tallystick import Journal
-from tallystick.errors import LogUnreadableError
+from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline import planning
 from tallystick.pipeline.options import MODES, SourceOptions
 from tallystick.pipeline.planning import RecordsLostError, Task, tasks
 from tallystick.pipeline.source.batch import TableReader
 from tallystick.pipeline.task import execute, tables_of
 from tallystick.reading.tables import TABLES
+from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.live.log import TallyLog
 from tests.kit import opened_logs
 from tests.pipeline.source.test_data_loss import WRITERS
 from tests.pipeline.source.test_durable import SMALL
+from tests.systems.live_logs import LIVE
 
 FEED = ("records", "transactions", "changes")
 
@@ -158,3 +160,31 @@ def test_parts_of_a_log_have_no_rows_behind_a_hole_that_the_whole_has_not(
     whole, parts = (SourceOptions((str(tmp_path),), split_bytes=size) for size in (1 << 30, 3000))
     assert len(tasks(parts)) > len(tasks(whole)) == 1
     assert _rows(tasks(parts), parts) == _rows(tasks(whole), whole) > 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("system", LIVE)
+def test_a_log_whose_files_cannot_be_read_has_no_rows_beside_its_findings_or_is_an_error(
+    system: str, mode: str, tmp_path: Path
+) -> None:
+    log = LIVE[system](LOCAL, str(tmp_path / "log"))
+    log.put(1)
+    log.close()
+    options = SourceOptions((str(tmp_path),), mode=mode)
+    planned = {table: tasks(replace(options, table=table)) for table in TABLES}
+    for path in planned["records"][0].pieces[0].source.files:
+        Path(path).unlink()
+        Path(path).mkdir()  # is opened and cannot be read, by whom ever
+    for table in FEED:
+        wanted = replace(options, table=table)
+        if mode == "failfast":
+            with pytest.raises(TallystickError):
+                _rows(planned[table], wanted)
+        else:
+            assert not _rows(planned[table], wanted)
+            assert "unreadable" in _codes(planned["findings"], replace(options, table="findings"))
+
+
+def _codes(planned: list[Task], options: SourceOptions) -> list[str]:
+    batches = (batch for task in planned for batch in execute(task, options))
+    return [code for batch in batches for code in batch["code"].to_pylist()]
