@@ -475,6 +475,19 @@ def test_a_start_after_a_stop_in_order_took_an_id_too(
     assert answer(tmp_path)[:2] == expected
 
 
+@pytest.mark.parametrize(("waiting", "expected"), [(4, DOUBT), (5, SAFE)])
+def test_a_start_before_what_the_last_file_adds_first_took_an_id_after_it_too(
+    waiting: int, expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """No id is missing before that file, so the file was there at that start."""
+    starts = [(50, ID_BATCH), (ID_BATCH + 2, 2 * ID_BATCH)]
+    notes = [add(one, limit.to_bytes(8, "big"), IDS_GIVEN) for one, limit in starts]
+    full = [add(one) for one in range(1, 38)]
+    made(tmp_path, "journal", MESSAGES, {1: full, 2: [delete(5), add(60)], waiting: []})
+    made(tmp_path, "bindings", BOUND, {1: notes, 9: []})
+    assert answer(tmp_path)[:2] == expected
+
+
 @pytest.mark.parametrize(
     ("last", "waiting", "expected"), [(2, 3, DOUBT), (2, 4, SAFE), (3, 4, SAFE)]
 )

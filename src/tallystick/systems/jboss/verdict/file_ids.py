@@ -35,7 +35,7 @@ files, from the first on. So
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
@@ -201,9 +201,9 @@ def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started:
 
     Each load gives a new id to every file that waits, so those between the last file with records
     and the first that waits are as many as the loads since that was current. Those are the starts
-    that are noted with a higher id than that of its first record; where some notes are gone, the
-    batches of ids between, as in `_taken_by_loads`; and of the very first file all that there ever
-    were.
+    that are noted with a higher id than that of the first record of any file, but for as many as
+    ids are missing between that file and the last; where some notes are gone, the batches of ids
+    between, as in `_taken_by_loads`; and of the very first file all that there ever were.
 
     Args:
         readings: the files, by ascending id.
@@ -230,16 +230,13 @@ def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started:
         named = max(one.named_below([LONG_MAX])[0] for one in used)
         return waits and bool(starts) and named < starts[-1]
     least = started - 1 if file.effective_id == 1 else 0
-    adding = (
-        one for one in reversed(used) if not is_compacted(one) and one.first_added() is not None
-    )
-    since = next(adding, file)
-    first = since.first_added()
-    if starts and first is not None:
-        later = sum(first < one for one in starts)
-        # Those before a file without an add took the ids that are missing between it and that one.
-        between = file.effective_id - since.effective_id - used.index(file) + used.index(since)
-        least = max(least, max(later, starts[-1] // ID_BATCH - first // ID_BATCH) - between)
+    for place, since in enumerate(reversed(used) if starts else ()):
+        first = None if is_compacted(since) else since.first_added()
+        if first is None:
+            continue
+        noted = len(starts) - bisect_right(starts, first)
+        later = max(noted, starts[-1] // ID_BATCH - first // ID_BATCH)
+        least = max(least, later - (file.effective_id - since.effective_id - place))
     ids = range(file.effective_id + 1, waiting[0])
     created = sum(number_of(one.file.name) in ids for one in used if is_compacted(one))
     return len(ids) - created < least
