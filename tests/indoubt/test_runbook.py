@@ -114,6 +114,19 @@ def test_settling_looks_before_it_asks_and_writes_nothing(
     assert (answer.code, answer.out) == (0, "a: rolled back\nb: rolled back\n")
 
 
+def test_a_look_says_what_it_has_not_seen(run: Run, tmp_path: Path) -> None:
+    site = Site(tmp_path, "after decision")
+    site.close()
+    arguments = ["indoubt", "settle", site.coordinator, site.gtrid.hex(), "--commit", "--dry-run"]
+    answer = run(*arguments)
+    assert "CANNOT TELL  Not all was seen" in answer.out
+    assert "nothing, as no branch of it is seen prepared" in answer.out
+    answer = run(*arguments, f"--resource=a=page-store:{tmp_path / 'a'}")
+    assert answer.out.count(": commit of this branch") == 1
+    assert "CANNOT TELL  Not all was seen" in answer.out
+    assert "--resource b=URL" in answer.out
+
+
 def test_what_would_be_refused_is_refused_before_it_is_asked(run: Run, tmp_path: Path) -> None:
     site = Site(tmp_path, "after decision")
     site.close()

@@ -289,6 +289,7 @@ def test_a_name_that_is_missing_may_be_that_of_a_log_without_one() -> None:
 
 def test_a_place_is_said_with_its_file_or_without() -> None:
     assert str(PLACE) == "COMMITTING in part1.tlog offset 100"
+    assert str(Place("in doubt in pg now", None, None)) == "in doubt in pg now"
     assert str(Place("PREPARE", None, 7)) == "PREPARE in an unknown file offset 7"
 
 

@@ -71,6 +71,8 @@ class Place:
     offset: int | None
 
     def __str__(self) -> str:
+        if self.file is None and self.offset is None:
+            return self.type  # a running database has told it
         where = self.file or "an unknown file"
         return f"{self.type} in {where} offset {self.offset}"
 

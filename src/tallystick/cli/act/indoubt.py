@@ -302,18 +302,21 @@ def _print_look(
     """Print where a global transaction stands, and what settling it does, and where."""
     out = Printer()
     print_transaction(out, one)
-    for name, why in report.unreachable.items():
-        out.line(f"  Could not ask {name}: {why}")
+    if not report.whole:
+        out.line("CANNOT TELL  Not all was seen:", style="bold")
+        _print_unseen(out, report)
     out.line("  what will be done:")
     if outcome == "forget":
         out.line("    in the coordinator's log: the heuristic outcome is settled", style="bold")
         return
     if outcome == "commit" and one.decision != Decision.COMMIT:
         out.line("    in the coordinator's log: the decision to commit", style="bold")
-    for branch in one.branches:
-        if branch["state"] == "prepared":
-            act = act_of(one, branch, live, commit=outcome == "commit")
-            in_database = (branch["log"] or "").startswith(LIVE) and act.typed
-            typed = in_database or f"{outcome} of this branch"
-            where = act.branch.removeprefix(LIVE)
-            out.line(f"    in {where}: ", Whole(typed), style="bold")
+    prepared = [branch for branch in one.branches if branch["state"] == "prepared"]
+    if not prepared:
+        out.line("    in the resources: nothing, as no branch of it is seen prepared")
+    for branch in prepared:
+        act = act_of(one, branch, live, commit=outcome == "commit")
+        in_database = (branch["log"] or "").startswith(LIVE) and act.typed
+        typed = in_database or f"{outcome} of this branch"
+        where = act.branch.removeprefix(LIVE)
+        out.line(f"    in {where}: ", Whole(typed), style="bold")
