@@ -193,6 +193,8 @@ def _spellings(xid: Xid) -> set[str]:
     shown = forms(xid)
     names = {str(xid), xid.gtrid.hex(), shown["name"].lower(), shown["literal"].lower()}
     of_derby = str(xid).replace(":", ",")
+    # As XA RECOVER CONVERT XID of MySQL has both parts.
+    names |= {f"0x{xid.gtrid.hex()}", f"0x{xid.gtrid.hex()}{xid.bqual.hex()}"}
     return names | {shown["gid"], shown["packed"], f"({of_derby})"}
 
 
