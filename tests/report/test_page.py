@@ -20,6 +20,7 @@ from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.report import write_report
 from tests.kit import untouched
 from tests.report.conftest import BROWSER_SECONDS, answer, due, finding, write_table
+from tests.rescue.kit import limited_file_size
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -43,6 +44,15 @@ def test_the_page_is_its_owners_alone_and_follows_no_link(tables: Path, tmp_path
         os.umask(before)
     assert page.stat().st_mode & 0o777 == 0o600
     assert other.read_text() == "kept"
+
+
+def test_a_full_disk_leaves_the_page_that_was_there_and_no_part_of_a_new_one(tables: Path) -> None:
+    page = tables / "report.html"
+    page.write_text("before")
+    with limited_file_size(10_000), pytest.raises(LogWriteError, match="cannot write the report"):
+        write_report(tables, page)
+    assert page.read_text() == "before"
+    assert [*tables.glob("report.html*")] == [page]
 
 
 def test_text_of_a_log_never_becomes_markup(tables: Path) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -79,9 +79,12 @@ def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str])
 
 def _write(path: Path, text: str) -> None:
     partial = path.with_name(path.name + ".partial")
-    with write_anew(partial) as out:
-        out.write(text.encode())
-    partial.replace(path)
+    with ExitStack() as undo:
+        undo.callback(partial.unlink, missing_ok=True)
+        with write_anew(partial) as out:
+            out.write(text.encode())
+        partial.replace(path)
+        undo.pop_all()
 
 
 def _remove_others(folder: Path, kept: set[str]) -> None:
