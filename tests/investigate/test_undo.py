@@ -13,9 +13,15 @@ from tallystick.errors import TransactionUsageError, UnsupportedFormatError
 from tallystick.investigate.statements import CannotTellError, Table
 from tallystick.investigate.undo import Reversal, redo, undo
 from tallystick.records import Fate
+from tallystick.storage.local import LOCAL
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.protocol import LOST, Collection, Column, Dialect
 from tallystick.systems.registry import system
+from tallystick.systems.tally.format.bodies import encode_row
+from tallystick.systems.tally.format.columns import UnplacedRecord
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.live.items import UnplacedEnding
+from tallystick.systems.tally.live.log import TallyLog
 from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
 
@@ -260,3 +266,22 @@ def test_decisions_are_told_as_what_a_person_does_and_not_as_statements() -> Non
     assert all(line.startswith("-- ") for line in lines)
     assert lines[-1] == f"-- TO DO: roll back {OF_ALL} at jdbc/branch-a"
     assert "-- Nothing was run: decisions, for a person to carry out at each resource." in lines
+
+
+def test_rows_of_a_table_that_is_made_anew_are_not_deleted(tmp_path: Path) -> None:
+    """As by ALTER TABLE of Derby, which copies them: the deletes alone would empty the table."""
+    log = TallyLog(str(tmp_path / "log"), fs=LOCAL)
+    for one in (
+        UnplacedRecord(Code.REDO_ADD, encode_row(3, b"old"), 10, 100),
+        UnplacedEnding(Code.COMMIT, 10),
+        UnplacedRecord(Code.TRUNCATE, encode_row(3), 11),
+        UnplacedRecord(Code.REDO_ADD, encode_row(3, b"copied"), 11, 101),
+        UnplacedRecord(Code.REDO_ADD, encode_row(4, b"another"), 11, 102),
+        UnplacedEnding(Code.COMMIT, 11),
+    ):
+        log.submit(one).wait()
+    log.close()
+    for reverse, done in ((undo, "delete 4 102"), (redo, "add 4 102 616e6f74686572")):
+        (found,) = reverse(tmp_path, "11")
+        assert [one.text for one in found.acts if one.text] == [done]
+        assert [one.collection for one in found.acts if one.cannot_tell] == ["3", "3"]

@@ -317,6 +317,8 @@ class _Writer:
 
     def __init__(self, action: str, course: Course, dialect: Dialect | None) -> None:
         self._undoes, self._course, self._dialect = action == "undo", course, dialect
+        truncated = (one.change for one in course.steps if one.change.kind is Kind.TRUNCATE)
+        self._emptied = {one.collection for one in truncated}
         self._twins: dict[str, dict[tuple[str, ...], set[str]]] = {}
         if dialect is not None:
             for (name, key), image in self._images():
@@ -361,6 +363,11 @@ class _Writer:
             return f"{verb} {printable(change.key)} at {printable(change.collection)}"
         if change.kind is Kind.TRUNCATE:
             raise CannotTellError("the table was emptied, or made anew, and not row by row")
+        if change.collection in self._emptied:
+            # As ALTER TABLE copies rows: without its twin of before, to delete the copy loses it.
+            raise CannotTellError(
+                "the same transaction emptied its table, or made it anew: it may be a row of before"
+            )
         if not step.known:
             unread = self._course.unread.get(change.collection)
             raise CannotTellError(
