@@ -37,6 +37,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMATS = ("jsonl", "csv", "parquet", "arrow")
+_ROWS = 1 << 14
+"""Rows of which the text is in memory at a time."""
+_AT_ONCE = frozenset(
+    {
+        "string",
+        "binary",
+        "bool",
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    }
+)
+"""Types of Arrow of which a whole column is made text at once."""
 
 
 def export(
@@ -206,7 +217,7 @@ def json_lines(out: IO[bytes], rows: Iterable[dict[str, Any]]) -> int:
     """Write one compact JSON object a line; return how many."""
     count = 0
     for row in rows:
-        out.write(json.dumps(row, separators=(",", ":")).encode() + b"\n")
+        out.write(_compact(row).encode() + b"\n")
         count += 1
     out.flush()
     return count
@@ -229,22 +240,70 @@ def csv_lines(
 
 
 def _plain(value: Any) -> Any:
-    return json.dumps(value, separators=(",", ":")) if isinstance(value, dict | list) else value
+    return _compact(value) if isinstance(value, dict | list) else value
 
 
 def _rows_as_json(out: IO[bytes], reader: pa.RecordBatchReader) -> int:
-    return json_lines(out, _jsonable_rows(reader))
+    from tallystick.arrow.lines import json_texts, lines
+
+    count = 0
+    for batch in _sized(reader):
+        parts: list[pa.Array | bytes] = []
+        for name, column in dict(zip(batch.schema.names, batch.columns, strict=True)).items():
+            parts.append(f"{',' if parts else '{'}{json.dumps(name)}:".encode())
+            parts.append(_texts(column, json_texts, _compact))
+        out.write(lines([*parts, b"}\n"], batch.num_rows, "null"))
+        count += batch.num_rows
+    out.flush()
+    return count
 
 
 def _rows_as_csv(out: IO[bytes], reader: pa.RecordBatchReader) -> int:
-    return csv_lines(out, reader.schema.names, _jsonable_rows(reader))
+    import pyarrow.compute as pc
+
+    from tallystick.arrow.lines import csv_text, csv_texts, lines
+
+    def written(value: Any) -> str:
+        return "" if value is None else csv_text(str(_plain(value)))
+
+    count = csv_lines(out, reader.schema.names, ())
+    for batch in _sized(reader):
+        parts: list[pa.Array | bytes] = []
+        for column in batch.columns:
+            # Python's writer has True where Arrow has true.
+            texts = _texts(column, csv_texts, written, but="bool")
+            parts += [b"," if parts else b"", texts]
+        if batch.num_columns == 1:  # an empty line would be no row
+            parts = [pc.replace_substring_regex(parts[-1], "^$", '""')]
+        out.write(lines([*parts, b"\r\n"], batch.num_rows))
+        count += batch.num_rows
+    out.flush()
+    return count
 
 
-def _jsonable_rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
+def _sized(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     for batch in reader:
-        columns = [map(_json, _values(column)) for column in batch.columns]
-        for values in zip(*columns, strict=True):
-            yield dict(zip(batch.schema.names, values, strict=True))
+        for begin in range(0, batch.num_rows, _ROWS):
+            yield batch.slice(begin, _ROWS)
+
+
+def _texts(
+    column: pa.Array,
+    of_column: Callable[[pa.Array], pa.Array],
+    of_value: Callable[[Any], str],
+    but: str = "",
+) -> pa.Array:
+    """Return what is written of each value: of the types that most columns have at once."""
+    import pyarrow as pa
+
+    kind = str(column.type)
+    if kind in _AT_ONCE and kind != but:
+        return of_column(column)
+    return pa.array([of_value(_json(one)) for one in _values(column)], pa.large_string())
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _values(column: pa.Array) -> list[Any]:
