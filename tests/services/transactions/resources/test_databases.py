@@ -6,10 +6,11 @@ import asyncio
 import inspect
 import itertools
 import sqlite3
+import threading
 import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -308,10 +309,28 @@ def is_at_work(bank: Bank, statement: str) -> bool:
 
 SLOW = {
     "pg": "SELECT 7 FROM pg_sleep(0.5)",
-    "maria": "SELECT 7 + SLEEP(0.5)",
+    "maria": "SELECT 6 + GET_LOCK('slow', 60)",
     "lite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500000) "
     "SELECT max(i) * 0 + 7 FROM n",
 }
+
+
+@contextmanager
+def under_way(
+    bank: Bank, name: str, execute: Callable[[str], Any], pool: Executor
+) -> Iterator[tuple[Future[Any], Callable[[], None]]]:
+    """Run a slow statement in another thread; give its answer to come, and what lets it end.
+
+    The one of MariaDB is under way from the start, and waits until it is let.
+    """
+    with bank.maria() as holder, holder.cursor() as cursor, ExitStack() as kept:
+        if name == "maria":
+            cursor.execute("DO GET_LOCK('slow', 0)")
+            kept.callback(lambda: cursor.execute("DO RELEASE_ALL_LOCKS()"))
+        first = pool.submit(lambda: execute(SLOW[name]).fetchone()[0])
+        while name == "maria" and not is_at_work(bank, SLOW[name]):
+            assert not first.done()
+        yield first, kept.close
 
 
 Reach = Callable[[TransactionManager, str, str], Callable[[Any], Any]]
@@ -346,15 +365,14 @@ def test_a_statement_of_a_second_thread_waits_for_the_first_or_is_refused(
         with tm.begin() as tx:
             execute = of(tx[name])
             execute(f"UPDATE accounts SET balance = 1 WHERE id = {bank.account}")
-            first = pool.submit(lambda: execute(SLOW[name]).fetchone()[0])
-            if name == "maria":
-                while not is_at_work(bank, SLOW[name]):
-                    assert not first.done()
-                with pytest.raises(TransactionUsageError, match="two threads"):
-                    execute("SELECT 8")
-            else:
-                assert tuple(execute("SELECT 8").fetchone()) == (8,)
-            assert first.result() == 7
+            with under_way(bank, name, execute, pool) as (first, let_end):
+                if name == "maria":
+                    with pytest.raises(TransactionUsageError, match="two threads"):
+                        execute("SELECT 8")
+                else:
+                    assert tuple(execute("SELECT 8").fetchone()) == (8,)
+                let_end()
+                assert first.result() == 7
     assert bank.balances()[name] == 1
 
 
@@ -371,14 +389,15 @@ def test_the_end_of_a_transaction_never_gets_the_answer_to_a_statement_of_anothe
         execute = of(tx[name])
         execute(f"UPDATE accounts SET balance = 1 WHERE id = {bank.account}")
         bank.pay(tx, other, 1)
-        first = pool.submit(lambda: execute(SLOW[name]).fetchone()[0])
-        while name == "maria" and not is_at_work(bank, SLOW[name]):
-            assert not first.done()
-        try:
-            tx.commit()
-        except TallystickError:
-            assert tx.status is not Status.COMMITTED
-        first.exception()
+        with under_way(bank, name, execute, pool) as (first, let_end):
+            soon = threading.Timer(0.5, let_end)
+            soon.start()
+            try:
+                tx.commit()
+            except TallystickError:
+                assert tx.status is not Status.COMMITTED
+            soon.join()
+            first.exception()
         assert tm.recover().clean
         found = bank.balances()
         assert found[name] == found[other] == (tx.status is Status.COMMITTED)
