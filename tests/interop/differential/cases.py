@@ -223,10 +223,10 @@ def run(
                 elif answer == SAFE:
                     unseen = unseen or unseen_damage(system, whole, judged)
                 found = opened(copied)
-                if done in around.ENDS_EARLIER and any(
-                    _same(one, found.rows) for one in whole.history
-                ):
-                    unseen = EARLIER
+                if done in around.ENDS_EARLIER:
+                    timeless = isinstance(system, Database) and not system.is_derby
+                    today = reference.rows if timeless else {}
+                    unseen = unseen_mixture(whole.history, found.rows, today) or unseen
                 held = _held(done, reference.rows, others, found.rows)
                 case = _case((system.name, workload, number), done, held, found)
                 case.answer, case.said, case.stake = answer, said, stake
@@ -291,9 +291,30 @@ def _check_reference(system: Original, workload: int, whole: Whole, reference: F
 
 
 def _same(state: Rows, found: Rows) -> bool:
+    return not any(_different(state, found))
+
+
+def unseen_mixture(history: Iterable[Rows], found: Rows, today: Rows) -> str:
+    """Return why no reader can see that a database is of two times; empty if one can.
+
+    Its rows are those of an earlier time; or all but some that were only updated since, in pages of
+    ``today``, of a system whose pages do not tell how old they are.
+    """
+    altered = ""
+    for state in history:
+        if _same(state, found):
+            return EARLIER
+        keys, values = _different(state, found)
+        if not keys and all(found[key] == today.get(key) for key in values):
+            altered = ALTERED
+    return altered
+
+
+def _different(state: Rows, found: Rows) -> tuple[set[str], set[str]]:
+    """Return the keys that only one of two states has, and those with other values."""
     keys = {key for key in state.keys() ^ found.keys() if not key.startswith(("TX/", "xa/"))}
-    held = {key: value.partition("+")[0] for key, value in found.items()}
-    return not keys and all(held.get(key, value) == value for key, value in state.items())
+    both = state.keys() & found.keys()
+    return keys, {key for key in both if found[key].partition("+")[0] != state[key]}
 
 
 def _rows_of(system: Original, another: Whole, opened: Opener, folder: Path) -> Rows:

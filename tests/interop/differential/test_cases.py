@@ -38,6 +38,7 @@ from tests.interop.differential.cases import (
     set_up_alike,
     table,
     unseen_damage,
+    unseen_mixture,
 )
 from tests.interop.differential.damage import HEAD_SIZE, IN_HEADS, damage, damage_head
 from tests.interop.differential.originals import ORIGINALS, OTHERS, Database, Whole, states_of
@@ -616,3 +617,22 @@ def test_brokers_of_the_same_queues_are_set_up_alike(tmp_path: Path) -> None:
         names = ("orders".encode("utf-16-le"), "claims".encode("utf-16-le"))
         path.write_bytes(path.read_bytes().replace(*names))
     assert not set_up_alike(judged, whole, other)
+
+
+@pytest.mark.parametrize(
+    ("found", "timeless", "why"),
+    [
+        ({"T/1": "a", "T/2": "b"}, True, EARLIER),
+        ({"T/1": "a", "T/2": "new", "TX/7": "x"}, True, ALTERED),  # a page of today
+        ({"T/1": "a", "T/2": "new"}, False, ""),  # pages that tell how old they are
+        ({"T/1": "a", "T/2": "odd"}, True, ""),  # of no time
+        ({"T/1": "a", "T/3": "c"}, True, ""),
+        ({"T/1": "a"}, True, ""),
+    ],
+)
+def test_a_mixture_of_two_times_is_unseen_where_rows_were_only_updated_since(
+    found: dict[str, str], timeless: bool, why: str
+) -> None:
+    today = {"T/1": "a", "T/2": "new", "T/3": "c"}
+    history = [{"T/1": "a"} | {"T/9": "z"}, {"T/1": "a", "T/2": "b"}, today]
+    assert unseen_mixture(history, found, today if timeless else {}) == why
