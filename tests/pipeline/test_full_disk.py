@@ -16,9 +16,12 @@ from tallystick.cli import main
 from tallystick.pipeline.runner import Run
 from tests.fixtures import fixture_dir
 from tests.pipeline.test_runner import _tables
+from tests.sweeps import IN_TURNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = IN_TURNS
 
 CASES = ("crash-mid-commit", "committed-2pc")
 LATER = "all-dangling"
