@@ -290,6 +290,7 @@ def _file_of_yesterday(copy: Path, whole: Whole, *_: object) -> bool:
 
 WHOLE_OLDER = "file of yesterday"
 TORN, FOREIGN = "torn copy of the file", "pages of another database"
+PART_OLDER = "part of yesterday"
 H2: dict[str, Damage] = {
     "first header of yesterday": _header_copy(1, lambda _, older, __: older),
     "second header of yesterday": _header_copy(2, lambda _, older, __: older),
@@ -303,7 +304,7 @@ H2: dict[str, Damage] = {
     WHOLE_OLDER: _file_of_yesterday,
 }
 
-ENDS_EARLIER = (TORN, FOREIGN, OLDER_LOG, WHOLE_OLDER)
+ENDS_EARLIER = (TORN, FOREIGN, OLDER_LOG, WHOLE_OLDER, PART_OLDER)
 """After these the log may end earlier, and no page be later than its end, as after a crash then."""
 
 
@@ -352,7 +353,7 @@ SPLIT: dict[str, Damage] = {
     "part missing": _part_missing,
     "part emptied": _part_emptied,
     "part cut": _part_cut,
-    "part of yesterday": _part_older,
+    PART_OLDER: _part_older,
     "part of another database": _part_of_another,
 }
 

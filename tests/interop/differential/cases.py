@@ -7,6 +7,7 @@ docs/verdicts.md.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import random
 import re
@@ -297,16 +298,20 @@ def _same(state: Rows, found: Rows) -> bool:
 def unseen_mixture(history: Iterable[Rows], found: Rows, today: Rows) -> str:
     """Return why no reader can see that a database is of two times; empty if one can.
 
-    Its rows are those of an earlier time; or all but some that were only updated since, in pages of
-    ``today``, of a system whose pages do not tell how old they are.
+    Its rows are those of an earlier time, within a statement that made or dropped a table, too; or
+    all but some that were only updated since, in pages of ``today``, of a system whose pages do not
+    tell how old they are.
     """
     altered = ""
-    for state in history:
-        if _same(state, found):
-            return EARLIER
-        keys, values = _different(state, found)
-        if not keys and all(found[key] == today.get(key) for key in values):
-            altered = ALTERED
+    for before, after in itertools.pairwise(itertools.chain([{}], history)):
+        # A statement that makes or drops a table is not done at once.
+        tables = {key for key in before.keys() ^ after.keys() if "/" not in key}
+        for state in (before, after):
+            keys, values = _different(state, found)
+            if not values and keys <= tables:
+                return EARLIER
+            if not keys and all(found[key] == today.get(key) for key in values):
+                altered = ALTERED
     return altered
 
 

@@ -628,11 +628,14 @@ def test_brokers_of_the_same_queues_are_set_up_alike(tmp_path: Path) -> None:
         ({"T/1": "a", "T/2": "odd"}, True, ""),  # of no time
         ({"T/1": "a", "T/3": "c"}, True, ""),
         ({"T/1": "a"}, True, ""),
+        ({"T/1": "a", "T/2": "b", "U": "table"}, True, EARLIER),  # it is not dropped yet
+        ({"T/1": "a", "T/2": "b", "U": "table", "U/1": "c"}, True, ""),
     ],
 )
 def test_a_mixture_of_two_times_is_unseen_where_rows_were_only_updated_since(
     found: dict[str, str], timeless: bool, why: str
 ) -> None:
     today = {"T/1": "a", "T/2": "new", "T/3": "c"}
-    history = [{"T/1": "a"} | {"T/9": "z"}, {"T/1": "a", "T/2": "b"}, today]
+    first = {"T/1": "a", "T/2": "b", "U": "table", "U/1": "c", "U/2": "d"}
+    history = [first, {"T/1": "a", "T/2": "b"}, today]
     assert unseen_mixture(history, found, today if timeless else {}) == why
