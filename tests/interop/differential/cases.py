@@ -182,10 +182,10 @@ def run(
             copied = _copy(whole, folder / "reference")
             _place(system, copied)
             reference = opened(copied)
-            # A halt may cost H2 itself a large object; and H2 1.3 opens no database of 1.2 that is
-            # in doubt, as it makes tables of its own.
-            upgraded = isinstance(system, Database) and bool(system.worker)
-            if reference.broken or (upgraded and not reference.opened):
+            # A halt may cost H2 itself a large object, or the database; and H2 1.3 opens no database
+            # of 1.2 that is in doubt, as it makes tables of its own.
+            of_h2 = isinstance(system, Database) and not system.is_derby
+            if reference.broken or (of_h2 and not reference.opened):
                 sys.stderr.write(
                     f"{system.name}:{workload} is left out, the original left it unreadable: "
                     f"{reference.broken[:1] or reference.error}\n"
