@@ -72,6 +72,14 @@ def test_a_script_for_the_keys_of_one_log_gets_the_answer_of_its_database(headle
     assert (part["part"], part["there"]) == ("service.properties", False)
 
 
+@pytest.mark.parametrize("given", [".", "./log.ctrl", "log1.dat", "../log", "../../db"])
+def test_a_database_is_judged_whole_from_inside_its_log(
+    given: str, headless: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(headless / "log")
+    assert tallystick.explain(given).logs[0].judgement.answer is Answer.REFUSES
+
+
 def test_with_log_only_the_answer_is_that_of_the_log(headless: Path) -> None:
     found = tallystick.explain(headless, options=ReadOptions(log_only=True))
     assert (found.exit_code, found.logs[0].judgement.answer) == (0, Answer.SAFE)

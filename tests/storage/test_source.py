@@ -24,11 +24,13 @@ from tallystick.reading.discovery import discover
 from tallystick.storage import source
 from tallystick.storage.source import (
     WrittenEnds,
+    folder_above,
     logical_name,
     open_source,
     packing_damage,
     read_head,
     read_part,
+    same_place,
     settled_stamp,
 )
 
@@ -439,3 +441,37 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(source, "pread", counted)
     return reads
+
+
+@pytest.mark.parametrize(
+    ("path", "above"),
+    [
+        ("/a/b", "/a"),
+        ("/a/b/", "/a"),
+        ("a", "."),
+        ("a/b", "a"),
+        (".", ".."),
+        ("./", ".."),
+        ("a/.", "a/.."),
+        ("..", "../.."),
+        ("a/..", "a/../.."),
+        ("/a", "/"),
+        ("/", "/"),
+        ("s3://bucket/a/b", "s3://bucket/a"),
+    ],
+)
+def test_the_folder_above_a_path_holds_it(path: str, above: str) -> None:
+    assert folder_above(path) == above
+
+
+def test_paths_of_one_place_are_the_same_however_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to("a")
+    monkeypatch.chdir(tmp_path / "a")
+    for one in (".", "../a", f"{tmp_path}/a", "./", "../link"):
+        assert same_place(one, str(tmp_path / "a"))
+    assert not same_place("..", ".")
+    assert same_place("s3://bucket/a/", "s3://bucket/a")
+    assert not same_place("s3://bucket/a", "s3://bucket/b")

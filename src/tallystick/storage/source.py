@@ -89,6 +89,27 @@ def is_remote(path: str) -> bool:
     return "://" in path and not path.startswith("file://")
 
 
+def folder_above(path: str) -> str:
+    """Return the folder that a file or folder lies in, of ``.`` and ``..`` too.
+
+    Nothing is looked up, so what is a link is not followed.
+    """
+    path = path.rstrip("/") or "/"
+    above, _, name = path.rpartition("/")
+    if name == "..":
+        return f"{path}/.."
+    if name == ".":
+        return f"{above}/.." if above else ".."
+    return above or ("/" if path.startswith("/") else ".")
+
+
+def same_place(one: str, other: str) -> bool:
+    """Return whether two paths name one place, links followed."""
+    if is_remote(one) or is_remote(other):
+        return one.rstrip("/") == other.rstrip("/")
+    return Path(one).resolve() == Path(other).resolve()
+
+
 def slashed(path: str, separator: str = os.sep) -> str:
     """Return a path with ``/`` between its names: all that reads logs splits and joins paths so.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tallystick.errors import CorruptLogError, LogFormatError, LogUnreadableError
-from tallystick.storage.source import PACKINGS, ByteSource, open_source
+from tallystick.storage.source import PACKINGS, ByteSource, folder_above, open_source
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.compressed_numbers import Cursor
 from tallystick.systems.derby.format.container_pages import (
@@ -428,7 +428,7 @@ def conglomerates(path: str, cipher: LogCipher | None = None) -> Iterator[Conglo
 
 def open_container(log: str, number: int) -> ByteSource | None:
     """Open a container's file in the database that the folder of a log belongs to."""
-    database = log.rstrip("/").rpartition("/")[0]
+    database = folder_above(log)
     for packing in ("", *PACKINGS):
         try:
             return open_source(f"{database}/{SEGMENT}/c{number:x}.dat{packing}")

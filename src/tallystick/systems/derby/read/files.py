@@ -10,12 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
 
 from tallystick.errors import LogFormatError, LogUnreadableError
 from tallystick.records import Finding
 from tallystick.storage.crc import crc32
-from tallystick.storage.source import PACKINGS, ByteSource, logical_name, open_source
+from tallystick.storage.source import (
+    PACKINGS,
+    ByteSource,
+    folder_above,
+    logical_name,
+    open_source,
+)
 from tallystick.systems.derby.codes import CODES
 from tallystick.systems.derby.format import layout
 from tallystick.systems.derby.format.compressed_numbers import format_id
@@ -291,13 +296,12 @@ def properties_in(data: bytes) -> dict[str, str]:
 
 def database_of(source: LogSource) -> str:
     """Return the folder of the database that a log belongs to."""
-    path = source.path
-    return source.database or path.rpartition("/")[0] or str(PurePosixPath(path).parent)
+    return source.database or folder_above(source.path)
 
 
 def system_path(source: LogSource) -> str:
     """Return the place of the system's settings, if it is the folder of the database's folder."""
-    return f"{database_of(source).rpartition('/')[0] or '.'}/{SYSTEM_PROPERTIES}"
+    return f"{folder_above(database_of(source))}/{SYSTEM_PROPERTIES}"
 
 
 def system_properties(source: LogSource) -> dict[str, str]:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from tallystick.printable import counted
 from tallystick.records import Answer, Part, Surroundings
 from tallystick.storage.files import Bytes
-from tallystick.storage.source import logical_name, source_size
+from tallystick.storage.source import folder_above, logical_name, source_size
 from tallystick.systems.h2.format.layout import INNER_MAGIC_OFFSET, MAGIC, MAGIC_SIZE
 from tallystick.systems.h2.format.secure import decrypted_object
 from tallystick.systems.h2.format.values.types import Value
@@ -160,7 +160,7 @@ def _large_objects(first: str, lobs: Sequence[LobFile], password: str | None) ->
     folder = _folder_of(first)
     listed = cache(lambda path: frozenset(map(logical_name, names_beside(path))))
     name = folder.rpartition("/")[2]
-    above = folder.rpartition("/")[0] or "."
+    above = folder_above(folder)
     there = name in listed(above)
     missing = [one for one in lobs if not _has(folder, one, listed)]
     if missing:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from tallystick.storage.source import logical_name
+from tallystick.storage.source import folder_above, logical_name
 from tallystick.systems.jboss.applications.broker_xml import FILE_NAME, broker_settings
 from tallystick.systems.jboss.format.file_names import extension_of
 from tallystick.systems.surroundings import names_beside
@@ -41,11 +41,7 @@ class Place(NamedTuple):
 def places_of(folder: str) -> tuple[str, dict[str, Place]]:
     """Return the data directory of a journal, and where its parts are."""
     folder = folder.rstrip("/") or "/"
-    above, _, name = folder.rpartition("/")
-    if name in (".", ".."):
-        broker = f"{folder}/.."
-    else:
-        broker = above or ("/" if folder.startswith("/") else ".")
+    broker = folder_above(folder)
     names = names_beside(broker)
     inside = any(map(is_bindings, names_beside(folder)))
     settings = broker_settings(broker, folder).folders

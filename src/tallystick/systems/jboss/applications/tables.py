@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Protocol
 
 from tallystick.records import Change, Fate, Kind, Row
-from tallystick.storage.source import is_remote
+from tallystick.storage.source import folder_above, is_remote
 from tallystick.systems.jboss.format import messages
 from tallystick.systems.jboss.format.bodies import object_state
 from tallystick.systems.jboss.format.messages import Values
@@ -280,7 +280,7 @@ def queue_addresses(changes: Iterable[Change]) -> dict[int, str]:
 def bindings_beside(folder: str) -> list[tuple[str, list[str]]]:
     """Return folders and files of journals of bindings in a folder of messages, or beside it."""
     found = []
-    above = os.path.dirname(folder.rstrip("/"))  # noqa: PTH120
+    above = folder_above(folder)
     for place in () if is_remote(folder) else (folder, f"{above}/bindings"):
         with suppress(OSError):
             names = sorted(name for name in os.listdir(place) if ".bindings" in name)  # noqa: PTH208
