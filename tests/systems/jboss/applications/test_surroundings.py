@@ -300,6 +300,56 @@ def test_a_journal_in_a_database_is_not_in_the_files(
     assert bindings_judged(data).judgement.answer is Answer.CANNOT_TELL
 
 
+@pytest.mark.parametrize(
+    ("inside", "given"),
+    [(".", "data"), ("data", "."), ("data/j2", "."), ("etc", "../data"), (".", "./data/j2/.")],
+)
+def test_settings_are_found_however_short_the_path_is(
+    inside: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = broker(tmp_path)
+    for before, after in (("journal", "j2"), ("bindings", "b2"), ("large-messages", "l2")):
+        (data / before).rename(data / after)
+    (data / "l2/222.msg").write_bytes(b"")
+    (tmp_path / "etc").mkdir()
+    names = {"journal": "j2", "bindings": "b2", "large-messages": "l2"}
+    text = "".join(f"<{one}-directory>data/{at}</{one}-directory>" for one, at in names.items())
+    (tmp_path / "etc/broker.xml").write_text(f"<configuration>{text}</configuration>")
+    monkeypatch.chdir(tmp_path / inside)
+    found = tallystick.explain(given).logs
+    assert {one.judgement.answer for one in found if "b2" not in one.path} == {Answer.LOSES}
+
+
+@pytest.mark.parametrize(
+    ("named", "rows", "expected"),
+    [
+        ("data/j2", False, DOUBTED),  # a start makes a new one there
+        ("/var/lib/gone/journal", False, WHOLE),  # copied from another machine
+        ("data/journal", True, (Answer.LOSES, "part-lost")),  # its own, and nothing else is there
+    ],
+)
+def test_settings_that_name_a_journal_decide_which_one_a_start_reads(
+    named: str, rows: bool, expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    data = broker(tmp_path)
+    if rows:
+        gone("bindings", "large-messages")(data)
+    (tmp_path / "etc").mkdir()
+    text = f"<configuration><journal-directory>{named}</journal-directory></configuration>"
+    (tmp_path / "etc/broker.xml").write_text(text)
+    assert answer(data)[:2] == expected
+
+
+def test_bindings_whose_journal_is_a_link_are_no_safe_broker(tmp_path: Path) -> None:
+    """A walk over folders does not follow it, so nothing else judges that journal."""
+    data = broker(tmp_path)
+    (data / "journal").rename(tmp_path / "elsewhere")
+    (data / "journal").symlink_to(tmp_path / "elsewhere")
+    found = bindings_judged(data).judgement
+    assert (found.answer, found.reason) == DOUBTED
+    assert judged(data / "journal")[0].judgement.answer is Answer.SAFE
+
+
 PAGED = "paged"
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
+from tallystick.storage.source import folder_above, same_place
 from tallystick.systems.surroundings import open_part
 
 FILE_NAME: Final = "broker.xml"
@@ -29,16 +30,19 @@ class BrokerSettings:
         path: of the file; empty without one.
         folders: those that it names, by the part of the broker that is kept there.
         in_database: whether the broker keeps its journals in a database, by JDBC.
+        elsewhere: the journal that it names below its own folder where that is not the one asked
+            for; then the others are as without a file.
     """
 
     path: str = ""
     folders: Mapping[str, str] = field(default_factory=dict)
     in_database: bool = False
+    elsewhere: str = ""
 
 
 def broker_settings(broker: str, folder: str) -> BrokerSettings:
     """Return what the settings beside a data directory say, if they are those of this journal."""
-    above = broker.rpartition("/")[0] or "."
+    above, elsewhere = folder_above(broker), ""
     for path, home in ((f"{broker}/{FILE_NAME}", broker), (f"{above}/etc/{FILE_NAME}", above)):
         try:
             source = open_part(path)
@@ -49,9 +53,13 @@ def broker_settings(broker: str, folder: str) -> BrokerSettings:
         with source:
             text = _COMMENT.sub("", bytes(source.data).decode("utf-8", "replace"))
         folders = {part: _below(home, one) for part, one in _FOLDER.findall(text)}
-        if folder in (folders.get("journal", folder), folders.get("bindings")):
+        named = (folders.get("journal", folder), folders.get("bindings", ""))
+        if any(same_place(folder, one) for one in named if one):
             return BrokerSettings(path, folders, _DATABASE.search(text) is not None)
-    return BrokerSettings()
+        # A place that is absolute is one of the machine that this was copied from, as a rule.
+        if folders["journal"].startswith(f"{home}/"):
+            elsewhere = elsewhere or folders["journal"]
+    return BrokerSettings(elsewhere=elsewhere)
 
 
 def database_in(broker: str, folder: str) -> str:

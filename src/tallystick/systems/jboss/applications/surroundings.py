@@ -14,13 +14,18 @@ each leaves its ids in bindings and journal, and transactions with messages in p
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
 from tallystick.printable import counted
 from tallystick.records import Answer, AtStake, Part, Surroundings
-from tallystick.storage.source import logical_name
-from tallystick.systems.jboss.applications.broker_xml import FILE_NAME, database_in
+from tallystick.storage.source import is_remote, logical_name
+from tallystick.systems.jboss.applications.broker_xml import (
+    FILE_NAME,
+    broker_settings,
+    database_in,
+)
 from tallystick.systems.jboss.applications.large_messages import large_part
 from tallystick.systems.jboss.applications.needs import IF_COMMITTED, Known, Needs, needs_of
 from tallystick.systems.jboss.applications.paging import (
@@ -59,10 +64,13 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
         return Surroundings(broker, BROKER, (_renamed(folder, extension),))
     if extension in _BROKERS and (path := database_in(broker, folder)):
         return Surroundings(broker, BROKER, (_in_database(path),), reads_log=False)
+    settings = broker_settings(broker, folder)
+    if extension in _BROKERS and settings.elsewhere and not names_beside(settings.elsewhere):
+        return Surroundings(broker, BROKER, (_elsewhere(settings.elsewhere),))
     if extension in BINDINGS_EXTENSIONS:
         return _beside_bindings(folder, broker, places)
     beside = {part: one for part, one in places.items() if one.there and part != "journal"}
-    if extension not in MESSAGE_EXTENSIONS or not beside:
+    if extension not in MESSAGE_EXTENSIONS or not (beside or settings.path):
         return alone(folder)
     needs = needs_of(known)
     place = places["bindings"]
@@ -109,17 +117,34 @@ def _in_database(path: str) -> Part:
     )
 
 
+def _elsewhere(path: str) -> Part:
+    """Return the journal that the settings name in the place of the one that is there."""
+    why = f"The settings name {path} as the journal, and nothing is there: a start makes a new one."
+    decided_by = "whether the broker starts with these settings"
+    return Part(
+        "journal", path, FILE_NAME, False, None, why, Answer.CANNOT_TELL, AtStake(), decided_by
+    )
+
+
 def _beside_bindings(folder: str, broker: str, places: dict[str, Place]) -> Surroundings:
     """Return what lies beside the bindings: the journal judges the rest, if it is there."""
     path, found_by, there = places["journal"]
     if any(map(_has_messages, names_beside(path) | names_beside(folder))):
-        return Surroundings(broker, BROKER)
+        # A walk over folders follows no link, so nobody may have judged the rest.
+        linked = not is_remote(path) and Path(path).is_symlink()
+        return Surroundings(broker, BROKER, (_linked(path, found_by),) if linked else ())
     if not there and not any(places[part].there for part in ("large-messages", "paging")):
         return alone(folder)
     state = "has no file" if there else "is missing"
     why = f"The journal of messages {state}: a start makes a new one, and what it held is lost."
     part = Part("journal", path, found_by, there, False, why, Answer.CANNOT_TELL)
     return Surroundings(broker, BROKER, (part,))
+
+
+def _linked(path: str, found_by: str) -> Part:
+    """Return the journal of messages where its folder is a link."""
+    why = "The journal of messages is a link to a folder, and is judged where its path is given."
+    return Part("journal", path, found_by, True, None, why, Answer.CANNOT_TELL)
 
 
 def _has_messages(name: str) -> bool:
