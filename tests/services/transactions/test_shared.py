@@ -52,6 +52,10 @@ def _recover(tm: TransactionManager) -> list[RecoveryReport]:
     raise AssertionError(reports[-1])
 
 
+def test_an_id_that_is_too_short_for_a_time_tells_none() -> None:
+    assert time_of(b"gtxhyxq") is None
+
+
 def test_ids_name_their_process_and_are_never_older_than_it() -> None:
     for member in (0, 7, 255):
         factory = XidFactory("node", member=member, since=1 << 45)

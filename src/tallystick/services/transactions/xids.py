@@ -60,7 +60,7 @@ def node_of(gtrid: bytes) -> str | None:
 
 def time_of(gtrid: bytes) -> int | None:
     """Return the time in a global id of ours, in milliseconds since 1970; None in another."""
-    return number_of(gtrid[-_SUFFIX:-SEQUENCE_DIGITS])
+    return number_of(gtrid[-_SUFFIX:-SEQUENCE_DIGITS]) if len(gtrid) >= _SUFFIX else None
 
 
 def member_of(gtrid: bytes) -> int | None:
