@@ -182,8 +182,8 @@ def run(
             copied = _copy(whole, folder / "reference")
             _place(system, copied)
             reference = opened(copied)
-            # A halt may cost H2 itself a large object, or the database; and H2 1.3 opens no database
-            # of 1.2 that is in doubt, as it makes tables of its own.
+            # A halt may cost H2 itself a large object, or the database; and H2 1.3 opens none of
+            # 1.2 that is in doubt, as it makes tables of its own.
             of_h2 = isinstance(system, Database) and not system.is_derby
             if reference.broken or (of_h2 and not reference.opened):
                 sys.stderr.write(
