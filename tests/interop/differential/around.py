@@ -290,7 +290,7 @@ def _file_of_yesterday(copy: Path, whole: Whole, *_: object) -> bool:
 
 WHOLE_OLDER = "file of yesterday"
 TORN, FOREIGN = "torn copy of the file", "pages of another database"
-PART_OLDER = "part of yesterday"
+PART_OLDER, PART_FOREIGN = "part of yesterday", "part of another database"
 H2: dict[str, Damage] = {
     "first header of yesterday": _header_copy(1, lambda _, older, __: older),
     "second header of yesterday": _header_copy(2, lambda _, older, __: older),
@@ -304,7 +304,7 @@ H2: dict[str, Damage] = {
     WHOLE_OLDER: _file_of_yesterday,
 }
 
-ENDS_EARLIER = (TORN, FOREIGN, OLDER_LOG, WHOLE_OLDER, PART_OLDER)
+ENDS_EARLIER = (TORN, FOREIGN, OLDER_LOG, WHOLE_OLDER, PART_OLDER, PART_FOREIGN)
 """After these the log may end earlier, and no page be later than its end, as after a crash then."""
 
 
@@ -354,7 +354,7 @@ SPLIT: dict[str, Damage] = {
     "part emptied": _part_emptied,
     "part cut": _part_cut,
     PART_OLDER: _part_older,
-    "part of another database": _part_of_another,
+    PART_FOREIGN: _part_of_another,
 }
 
 
