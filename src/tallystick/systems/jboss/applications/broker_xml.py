@@ -62,12 +62,6 @@ def broker_settings(broker: str, folder: str) -> BrokerSettings:
     return BrokerSettings(elsewhere=elsewhere)
 
 
-def database_in(broker: str, folder: str) -> str:
-    """Return the path of the settings that name a database for the journals; empty if none do."""
-    settings = broker_settings(broker, folder)
-    return settings.path if settings.in_database else ""
-
-
 def _below(home: str, path: str) -> str:
     path = path.rstrip("/")
     return path if path.startswith("/") else f"{home}/{path.removeprefix('./')}"

@@ -21,11 +21,7 @@ from tallystick.errors import LogUnreadableError
 from tallystick.printable import counted
 from tallystick.records import Answer, AtStake, Part, Surroundings
 from tallystick.storage.source import is_remote, logical_name
-from tallystick.systems.jboss.applications.broker_xml import (
-    FILE_NAME,
-    broker_settings,
-    database_in,
-)
+from tallystick.systems.jboss.applications.broker_xml import FILE_NAME, broker_settings
 from tallystick.systems.jboss.applications.large_messages import large_part
 from tallystick.systems.jboss.applications.needs import IF_COMMITTED, Known, Needs, needs_of
 from tallystick.systems.jboss.applications.paging import (
@@ -62,9 +58,9 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     broker, places = places_of(folder)
     if extension.lower() in _BROKERS and extension not in _BROKERS:
         return Surroundings(broker, BROKER, (_renamed(folder, extension),))
-    if extension in _BROKERS and (path := database_in(broker, folder)):
-        return Surroundings(broker, BROKER, (_in_database(path),), reads_log=False)
     settings = broker_settings(broker, folder)
+    if extension in _BROKERS and settings.in_database:
+        return Surroundings(broker, BROKER, (_in_database(settings.path),), reads_log=False)
     if extension in _BROKERS and settings.elsewhere and not names_beside(settings.elsewhere):
         return Surroundings(broker, BROKER, (_elsewhere(settings.elsewhere),))
     if extension in BINDINGS_EXTENSIONS:
