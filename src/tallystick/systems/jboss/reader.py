@@ -198,7 +198,7 @@ class JournalReading(Reading):
     def _engine(self) -> EngineLoad:
         """What a load lists."""
         journal, settings = self.journal, self._options.settings
-        if (found := self._in_runs) is not None and found.loaded_alike:
+        if (found := self._loaded_in_runs) is not None:
             return load_in_runs(journal, settings, found)
         return load(journal.files, journal.generation, settings)
 
@@ -215,6 +215,12 @@ class JournalReading(Reading):
         from tallystick.systems.jboss.runs.analysis import analyse_in_runs
 
         return analyse_in_runs(self.journal, self._kept_types)
+
+    @property
+    def _loaded_in_runs(self) -> AnalysisInRuns | None:
+        """The analysis in runs; None where there is none, or a load does not see its records."""
+        found = self._in_runs
+        return found if found is not None and found.loaded_alike else None
 
     @property
     def _kept_types(self) -> UserTypes:
@@ -419,8 +425,12 @@ class JournalReading(Reading):
         spans = (span for one in self.files() if one.path == file.path for span in one.spans)
         return any(span.outcome is Outcome.CORRUPT and span.end > read for span in spans)
 
+    @cached_property
+    def _usual_size(self) -> int:
+        return most_common(one.size for one in self.journal.files) or 0
+
     def _cut(self, file: JournalFile, read: int) -> Missing | None:
-        size = most_common(one.size for one in self.journal.files) or 0
+        size = self._usual_size
         if file.size >= size:
             return None
         rest = bytes(file.data()[max(read, self.journal.shape(file).header_size) :])
@@ -673,7 +683,7 @@ class JournalReading(Reading):
 
     def _listed(self) -> Iterable[Item]:
         """Return the records that a load lists."""
-        if (found := self._in_runs) is not None and found.loaded_alike:
+        if (found := self._loaded_in_runs) is not None:
             from tallystick.systems.jboss.runs.analysis import listed
 
             return listed(self.journal, found.analyser.analysis.live)[0]
@@ -681,20 +691,20 @@ class JournalReading(Reading):
 
     def _listed_contents(self, user_types: UserTypes) -> Iterable[Contents]:
         """Return the contents of the records of these user types that a load lists."""
-        if (found := self._in_runs) is not None and found.loaded_alike:
+        if (found := self._loaded_in_runs) is not None:
             return found.listed.contents(self.journal.ordered(), user_types)
         return (contents_of(one) for one in self._engine.live if one.user_type in user_types)
 
     def _waiting(self, large: Set[int]) -> tuple[Counter[int], Set[int]]:
         """Return how many messages wait for each queue, and which of the large ones for any."""
-        if (found := self._in_runs) is not None and found.loaded_alike:
+        if (found := self._loaded_in_runs) is not None:
             return found.listed.waiting(large)
         return waiting(self._listed_contents(REFERENCES), large)
 
     def _contents_in_doubt(self) -> Iterator[Contents]:
         """Yield the contents of the records that prepared transactions add."""
-        in_runs = (found := self._in_runs) is not None and found.loaded_alike
-        prepared = found.analyser.replay.in_doubt() if found and in_runs else self._engine.prepared
+        found = self._loaded_in_runs
+        prepared = self._engine.prepared if found is None else found.analyser.replay.in_doubt()
         return (contents_of(placed.item) for one in prepared for placed in one.records)
 
     def findings(self) -> Sequence[Finding]:
