@@ -46,7 +46,8 @@ CODES = codes(
     Code(
         "missing-file",
         Severity.DAMAGE,
-        "A log file does not exist; the severity is loss if a restart needs it.",
+        "A log file does not exist; the severity is loss if a restart needs it, and warning if it "
+        "begins after it.",
         "Look for a backup or an archive of the log",
     ),
     Code(

@@ -244,6 +244,7 @@ def test_archived_file_missing_before_recoverys_start_is_found(tmp_path: Path) -
     log = reading_of(copy("switch-archive", tmp_path / "db", {"log3.dat": None}))
     assert log.recovery.boots is True
     assert [one.file for one in log.findings() if one.code == "missing-file"] == [None]
+    assert log.judgement.answer is Answer.SAFE  # as where none of an archive is there
     beyond = [record for record in log.records() if record.attributes.get("in_scan") is False]
     assert {Path(record.file).name for record in beyond} == {"log4.dat", "log5.dat"}
     everything_holds_together(log)

@@ -83,15 +83,25 @@ def _missing_files(build: FindingBuilder, log: LogFiles, recovery: Recovery) -> 
     lost = recovery.lost_file
     needed |= {lost} - {0}
     between = set(range(min(present), max(present))) if present else set()
+    # No restart reads what is before its start: an archive, or a file that could not be deleted.
+    unread = recovery.start >> 32 if recovery.boots and recovery.finds_checkpoint else 0
     return [
         build(
             "missing-file",
-            f"log{number}.dat is missing; what it held can be neither redone nor undone"
+            f"log{number}.dat is missing; a restart begins at log{unread}.dat, and does not need it"
+            if number < unread
+            else f"log{number}.dat is missing; what it held can be neither redone nor undone"
             + (f", and the end marker of log{lost - 1}.dat proves it was there" * (number == lost)),
-            severity=Severity.LOSS if number in needed else None,
+            severity=_missing_severity(number, needed, unread),
         )
         for number in sorted((needed | between) - present)
     ]
+
+
+def _missing_severity(number: int, needed: set[int], unread: int) -> Severity | None:
+    if number < unread:
+        return Severity.WARNING
+    return Severity.LOSS if number in needed else None
 
 
 def _sealed(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
