@@ -110,6 +110,13 @@ def same_place(one: str, other: str) -> bool:
     return Path(one).resolve() == Path(other).resolve()
 
 
+def link_to_nothing(path: str) -> str:
+    """Return where a link leads that leads to nothing; empty for all else."""
+    if is_remote(path) or not Path(path).is_symlink() or Path(path).exists():
+        return ""
+    return str(Path(path).readlink())
+
+
 def slashed(path: str, separator: str = os.sep) -> str:
     """Return a path with ``/`` between its names: all that reads logs splits and joins paths so.
 

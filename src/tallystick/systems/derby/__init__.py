@@ -32,6 +32,7 @@ SYSTEM = System(
     reader="tallystick.systems.derby.reader:DerbyReading",
     codes="tallystick.systems.derby.codes:CODES",
     mender="tallystick.systems.derby.live.mend:patches",
+    put_aside="tallystick.systems.derby.read.surroundings:put_aside",
     numbered=True,
     reasons="tallystick.systems.derby.codes:REASONS",
     errors="tallystick.systems.derby.codes:ERRORS",

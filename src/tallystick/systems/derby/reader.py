@@ -484,7 +484,8 @@ class DerbyReading(Reading):
     def _around(self) -> Surroundings:
         around = surroundings_of(self.source, self.log)
         renamed = any(one.part == FILE_NAMES for one in around.parts)
-        if around.kind == ALONE or renamed or not self.recovery.may_boot:
+        read = around.reads_log and around.kind != ALONE and not renamed
+        if not read or not self.recovery.may_boot:
             return around
         return replace(around, parts=(*around.parts, *self._containers(around.path)))
 

@@ -146,8 +146,8 @@ class System:
         mender: function ``(LogSource, ReadOptions) -> Iterable[Patch]`` that gives what is damaged
             in a log as other bytes of it prove that it was; empty for systems without such proofs.
         sql: the `Dialect` of its databases; empty where it has none.
-        put_aside: function ``(LogSource) -> str`` that tells, in words, that the files are copies
-            which the system has put aside and never reads again, and says nothing of others.
+        put_aside: function ``(LogSource) -> str`` that tells, in words, why the system never reads
+            the files (again), such as copies that it has put aside, and says nothing of others.
     """
 
     name: str

@@ -41,6 +41,40 @@ def test_a_folder_of_the_log_that_is_missing_is_not_made(tmp_path: Path) -> None
     assert [(one.part, one.there) for one in odd_parts(found)] == [("log", False)]
 
 
+def test_a_link_in_its_place_that_leads_to_nothing_is_no_folder(tmp_path: Path) -> None:
+    """It does not boot: XSLAQ."""
+    copy = killed(tmp_path)
+    (copy / "log").rename(tmp_path / "gone")
+    (copy / "log").symlink_to("moved/log")
+    found = verdict_of(copy)
+    assert (found.judgement.answer, found.judgement.reason) == (Answer.REFUSES, "part-refused")
+    assert "a link to moved/log, which is not there" in found.judgement.text
+
+
+@pytest.mark.parametrize("device", [False, True])
+def test_a_log_in_the_place_that_its_database_does_not_name_is_not_read(
+    device: bool, tmp_path: Path
+) -> None:
+    """Derby boots with the log on the device alone; without one it does not boot: XSLAB."""
+    copy = killed(tmp_path)
+    with (copy / "service.properties").open("r+", encoding="latin-1") as file:
+        text = file.read()
+        file.seek(0)
+        file.write(f"logDevice={tmp_path}/device\n{text}")
+    assert verdict_of(copy / "log").judgement.answer is Answer.REFUSES
+    if device:
+        shutil.copytree(copy / "log", tmp_path / "device" / "log")
+        inside = verdict_of(copy / "log").judgement
+        assert (inside.answer, inside.decided_by) == (
+            Answer.CANNOT_TELL, f"{tmp_path}/device/log",
+        )  # fmt: skip
+    found = tallystick.explain(copy)
+    assert [one.path for one in found.logs] == [f"{tmp_path}/device/log"]
+    answer = Answer.SAFE if device else Answer.REFUSES
+    assert [one.judgement.answer for one in found.logs] == [answer]
+    assert [one.code for one in found.problems] == ["put-aside"]
+
+
 def test_a_database_without_a_log_is_not_passed_over_beside_one_that_is_whole(
     tmp_path: Path,
 ) -> None:

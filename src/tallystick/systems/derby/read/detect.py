@@ -20,12 +20,12 @@ from tallystick.systems.derby.format.layout import (
     make_instant,
 )
 from tallystick.systems.derby.read.files import (
-    LOG_DEVICE,
     LOG_FOLDER,
     PROPERTIES,
     SERVICE,
     file_number,
     log_names,
+    log_on_device,
     properties_in,
 )
 from tallystick.systems.protocol import Entry, Folder, LogSource, readable_entries
@@ -78,8 +78,8 @@ def _log_of_database(folder: Folder, entries: list[Entry]) -> LogSource | None:
     properties = properties_in(found.head)
     if SERVICE not in properties:
         return None
-    device = properties.get(LOG_DEVICE, "").removeprefix("file:")
-    path = slashed(f"{device.rstrip('/') if device else folder.path}/{LOG_FOLDER}")
+    device = log_on_device(properties)
+    path = device or slashed(f"{folder.path}/{LOG_FOLDER}")
     names = _names_in(path)
     usual = set(log_names(map(logical_name, names)))
     files = tuple(f"{path}/{name}" for name in names if logical_name(name) in usual)

@@ -20,6 +20,7 @@ from tallystick.storage.source import (
     folder_above,
     logical_name,
     open_source,
+    slashed,
 )
 from tallystick.systems.derby.codes import CODES
 from tallystick.systems.derby.format import layout
@@ -292,6 +293,12 @@ def properties_in(data: bytes) -> dict[str, str]:
         return parse_properties(data)
     except ValueError:
         return {}
+
+
+def log_on_device(properties: Mapping[str, str]) -> str:
+    """Return the folder of the log that a database's properties name; empty for its own."""
+    device = properties.get(LOG_DEVICE, "").removeprefix("file:")
+    return slashed(f"{device.rstrip('/')}/{LOG_FOLDER}") if device else ""
 
 
 def database_of(source: LogSource) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Answer, Part, Surroundings
-from tallystick.storage.source import logical_name
+from tallystick.storage.source import link_to_nothing, logical_name, same_place
 from tallystick.systems.derby.format.layout import SEGMENT, Control
 from tallystick.systems.derby.read.files import (
     LOG_DEVICE,
@@ -23,6 +23,7 @@ from tallystick.systems.derby.read.files import (
     LogFiles,
     database_of,
     is_log_name,
+    log_on_device,
     properties_in,
     system_path,
     system_properties,
@@ -60,11 +61,15 @@ def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
         return Surroundings(database, "database", (_renamed(database, others[0]),))
     if SEGMENT not in names:
         return alone(log.path)
+    if elsewhere := log_elsewhere(log):
+        return Surroundings(database, "database", (_other_device(elsewhere),), reads_log=False)
     parts = [_properties(database)]
+    nowhere = link_to_nothing(log.path)
     if log.database:
         parts.append(_log_device(log))
-    elif LOG_FOLDER not in names:
-        text = "The folder of the log is missing, and no boot makes it (XSLAQ)."
+    elif LOG_FOLDER not in names or nowhere:
+        state = f"a link to {nowhere}, which is not there," if nowhere else "missing,"
+        text = f"The folder of the log is {state} and no boot makes it (XSLAQ)."
         answer = Answer.REFUSES
         parts.append(Part(LOG_FOLDER, log.path, _LAYOUT, there=False, why=text, answer=answer))
     parts += [*_engine(files), *_system(log)]
@@ -160,9 +165,36 @@ def _log_device(log: LogSource) -> Part:
     if log.files:
         text = "The log is where service.properties says."
         return Part(LOG_DEVICE, log.path, PROPERTIES, fits=True, why=text)
-    text = f"{PROPERTIES} names {log.path} as the folder of the log, and no log is there: the "
+    return _no_device(log.path)
+
+
+def _other_device(path: str) -> Part:
+    """Return the log that a boot reads in the place of this one."""
+    if not any(map(is_log_name, map(logical_name, names_beside(path)))):
+        return _no_device(path)
+    text = f"{PROPERTIES} names {path} as the folder of the log: a boot reads that one, and none "
+    text += "of these files."
+    return Part(LOG_DEVICE, path, PROPERTIES, why=text, answer=Answer.CANNOT_TELL)
+
+
+def _no_device(path: str) -> Part:
+    text = f"{PROPERTIES} names {path} as the folder of the log, and no log is there: the "
     text += "database does not boot (XSLAB)."
-    return Part(LOG_DEVICE, log.path, PROPERTIES, there=False, why=text, answer=Answer.REFUSES)
+    return Part(LOG_DEVICE, path, PROPERTIES, there=False, why=text, answer=Answer.REFUSES)
+
+
+def log_elsewhere(log: LogSource) -> str:
+    """Return the folder of the log that a boot reads in its place; else nothing."""
+    device = "" if log.database else log_on_device(_properties_of(database_of(log)))
+    return "" if not device or same_place(device, log.path) else device
+
+
+def put_aside(log: LogSource) -> str:
+    """Return why no boot reads a log, where the database that it lies in names another place."""
+    device = log_elsewhere(log)
+    return f"no boot reads it, as {PROPERTIES} names {device} as the folder of the log" * bool(
+        device
+    )
 
 
 def _properties(database: str) -> Part:
