@@ -122,6 +122,22 @@ def test_rows_that_were_removed_with_their_table_come_back_uncounted(
     assert (one.judgement.at_stake.rows is not None) is known
 
 
+@pytest.mark.parametrize(
+    ("tables", "lost"), [((2, 6, 10), False), ((2, 6, 10, TABLE), True), ((TABLE,), True)]
+)
+def test_what_the_engine_alone_has_committed_of_large_objects_is_no_loss(
+    tables: tuple[int, ...], lost: bool, tmp_path: Path
+) -> None:
+    """It stores an object before the row that has it, by commits that it tells nobody of."""
+    body = b"".join(encode_add(3, one, 77, NEW_ROW) + encode_commit(3) for one in tables)
+    whole = with_log(body, tmp_path)._result
+    assert isinstance(whole, EngineResult)
+    assert whole.file.pages is not None
+    one = reading(bytes(headers(bytearray(whole.file.pages.data), (1,), first_data=0)), tmp_path)
+    assert (one.judgement.answer is Answer.LOSES) is lost
+    assert one.judgement.answer is not Answer.SAFE
+
+
 def test_the_copy_that_is_used_is_the_one_that_is_named(tmp_path: Path) -> None:
     one = reading(bytes(flipped(headers(base(), (2,), first_data=4), 600)), tmp_path)
     assert "header page 2 is whole but leads to no log" in severe(one)[1].message

@@ -26,6 +26,7 @@ from tallystick.systems.h2.format.values.types import Value, decode_row
 from tallystick.systems.h2.read.stream import LogStream
 
 _MAP, _DATA = "INFORMATION_SCHEMA.LOB_MAP", "INFORMATION_SCHEMA.LOB_DATA"
+_OWN = frozenset({"INFORMATION_SCHEMA.LOBS", _MAP, _DATA})
 _BITS = 32
 _FACTOR = 31
 _NO_HASH = 1 << _BITS
@@ -222,6 +223,11 @@ class _Hashed:
 def block_tables(names: Mapping[int, TableName]) -> frozenset[int]:
     """Return the ids of the tables of blocks and of their hashes."""
     return frozenset(index for index, one in names.items() if one.name in (_MAP, _DATA))
+
+
+def object_tables(names: Mapping[int, TableName]) -> frozenset[int]:
+    """Return the ids of the tables that keep large objects, to which only the engine writes."""
+    return frozenset(index for index, one in names.items() if one.name in _OWN)
 
 
 def damaged_blocks(
