@@ -524,12 +524,15 @@ class Surroundings:
         kind: ``database`` or ``broker``; ``log`` where there is nothing but the log.
         parts: what a restart opens besides the log; none of a log alone.
         reads_log: whether it reads the log at all; else the parts alone decide.
+        other_log: the log of the same database or broker that judges the rest, as a part that
+            counts where that one is not judged along.
     """
 
     path: str
     kind: str
     parts: tuple[Part, ...] = ()
     reads_log: bool = True
+    other_log: Part | None = None
 
 
 class Deferred(Mapping[str, Any]):

@@ -6,13 +6,14 @@ looks for nothing beside it is one of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tallystick.reading.discovery import real
 from tallystick.records import Judgement, Part, Surroundings, Verdict
 from tallystick.systems.answers import DECIDES_FIRST
-from tallystick.systems.surroundings import ALONE
+from tallystick.systems.surroundings import ALONE, joined
 
 SCHEMA = 2
 """Of what ``--json`` prints: since 2 with databases, and with each log its database's answer."""
@@ -55,7 +56,9 @@ def databases(
     Args:
         logs: the path, the surroundings and the answer of each log.
     """
-    known = list(logs)
+    given = list(logs)
+    judged = {real(path) for path, _, _ in given}
+    known = [(path, *_with_other_log(around, answer, judged)) for path, around, answer in given]
     groups: dict[tuple[str, str, int], list[int]] = {}
     for number, (path, around, _) in enumerate(known):
         single = around is None or around.kind == ALONE
@@ -83,6 +86,17 @@ def strangers(others: Iterable[str], known: Iterable[Database]) -> list[str]:
     """Return the files, of those that are no logs, that lie in no database or broker."""
     folders = tuple(one.path.rstrip("/") + "/" for one in known if one.kind != ALONE)
     return [one for one in others if not one.startswith(folders)]
+
+
+def _with_other_log(
+    around: Surroundings | None, answer: Judgement, judged: Container[str]
+) -> tuple[Surroundings | None, Judgement]:
+    """Return both as they are where the log that judges the rest is not among those judged."""
+    other = None if around is None else around.other_log
+    if around is None or other is None or real(other.path) in judged:
+        return around, answer
+    beside = replace(around, parts=(*around.parts, other))
+    return beside, joined(answer, beside)
 
 
 def _parts(around: Surroundings | None) -> tuple[Part, ...]:

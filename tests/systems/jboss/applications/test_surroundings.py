@@ -903,6 +903,23 @@ def test_bindings_without_their_journal_of_messages_are_no_whole_broker(
     assert found.decided_by == str(data / "journal")
 
 
+@pytest.mark.parametrize("given", ["bindings", "bindings/activemq-bindings-1.bindings"])
+def test_bindings_that_are_given_without_their_journal_do_not_tell(
+    given: str, tmp_path: Path
+) -> None:
+    """Without large messages the start loses 600,000 bytes, of which bindings say nothing."""
+    data = broker(tmp_path)
+    gone("large-messages")(data)
+    (one,) = tallystick.explain(data / given).logs
+    assert (one.judgement.answer, one.judgement.reason) == DOUBTED
+    assert one.judgement.decided_by == str(data / "journal")
+    (row,) = tallystick.triage(data / given).logs
+    assert row.judgement.answer is Answer.CANNOT_TELL
+    assert bindings_judged(data).judgement.answer is Answer.LOSES
+    both = tallystick.triage([data / "bindings", data / "journal"])
+    assert {one.judgement.answer for one in both.logs} == {Answer.LOSES}
+
+
 def test_bindings_alone_are_judged_alone(tmp_path: Path) -> None:
     data = broker(tmp_path)
     gone("journal", "large-messages")(data)
@@ -925,3 +942,33 @@ def test_files_whose_names_a_broker_does_not_list_are_told(tmp_path: Path) -> No
     assert one.judgement.decided_by == "whether they are renamed before the start"
     assert [part.fits for part in parts] == [False]
     assert bindings_judged(data).judgement.answer is Answer.CANNOT_TELL
+
+
+@pytest.mark.parametrize("name", ["bindings", "large-messages", "journal"])
+def test_folders_whose_names_a_broker_does_not_know_are_told(name: str, tmp_path: Path) -> None:
+    """It makes new ones, and is empty: as a copy through a file system without letters' case."""
+    data = broker(tmp_path)
+    (data / name).rename(data / name.title())
+    found = tallystick.explain(data)
+    assert {one.judgement.answer for one in found.logs} == {Answer.CANNOT_TELL}
+    (database,) = found.databases
+    assert f"opens {name}, not {name.title()}" in database.judgement.text
+
+
+def test_the_folders_of_an_old_application_server_are_those_of_a_broker(tmp_path: Path) -> None:
+    data = broker(tmp_path)
+    for folder in sorted(data.iterdir()):
+        folder.rename(data / f"messaging{folder.name.replace('-', '')}")
+    one, parts = judged(data)
+    assert [part.part for part in parts if part.fits] == ["bindings", "large messages", "paging"]
+    assert one.judgement.answer is Answer.SAFE
+
+
+def test_a_journal_of_hornetq_beside_one_of_artemis_is_read_by_none(tmp_path: Path) -> None:
+    data = broker(tmp_path)
+    for file in (fixture_dir("jboss") / "g3-hornetq-2.4.9" / "basic").glob("*.hq*"):
+        shutil.copy(file, data / "journal")
+    told = tallystick.triage(data)
+    assert [one.judgement.answer for one in told.logs] == [Answer.SAFE, Answer.SAFE]
+    (aside,) = (one for one in told.problems if one.code == "put-aside")
+    assert "of HornetQ beside the journal of Artemis" in aside.message

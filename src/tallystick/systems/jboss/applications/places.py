@@ -6,6 +6,7 @@ that which ``broker.xml`` gives.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from tallystick.storage.source import folder_above, logical_name
@@ -16,12 +17,13 @@ from tallystick.systems.surroundings import names_beside
 BINDINGS: Final = "bindings"
 LAYOUT: Final = "the layout of a data directory"
 _NAMES: Final = {
-    "journal": ("journal",),
-    "bindings": ("bindings",),
-    "large-messages": ("large-messages", "largemessages", "large"),
-    "paging": ("paging",),
+    "journal": ("journal", "messagingjournal"),
+    "bindings": ("bindings", "messagingbindings"),
+    "large-messages": ("large-messages", "largemessages", "large", "messaginglargemessages"),
+    "paging": ("paging", "messagingpaging"),
 }
-"""Part -> names of its folder; Artemis names the settings ``bindings-directory`` and so on."""
+"""Part -> names of its folder; Artemis names the settings ``bindings-directory`` and so on, and
+JBoss AS 7 begins the names with ``messaging``."""
 
 
 class Place(NamedTuple):
@@ -58,6 +60,17 @@ def places_of(folder: str) -> tuple[str, dict[str, Place]]:
         name = next((one for one in usual if one in names), usual[0])
         places[part] = Place(f"{broker}/{name}", LAYOUT, name in names)
     return broker, places
+
+
+def of_other_case(broker: str, places: Mapping[str, Place]) -> str:
+    """Return the name of a part's folder in which only the case of letters is not a broker's.
+
+    Empty where there is none, or where settings or a folder of the right name have the part.
+    """
+    lacking = [one for one in _NAMES if places[one].found_by == LAYOUT and not places[one].there]
+    usual = {name for part in lacking for name in _NAMES[part]}
+    found = (one for one in names_beside(broker) if one.lower() in usual) if usual else ()
+    return min(found, default="")
 
 
 def folder_of(part: str, folder: str) -> str:

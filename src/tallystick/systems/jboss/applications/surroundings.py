@@ -14,13 +14,12 @@ each leaves its ids in bindings and journal, and transactions with messages in p
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
 from tallystick.printable import counted
 from tallystick.records import Answer, AtStake, Part, Surroundings
-from tallystick.storage.source import is_remote, logical_name
+from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.applications.broker_xml import FILE_NAME, broker_settings
 from tallystick.systems.jboss.applications.large_messages import large_part
 from tallystick.systems.jboss.applications.needs import IF_COMMITTED, Known, Needs, needs_of
@@ -35,6 +34,7 @@ from tallystick.systems.jboss.applications.places import (
     LAYOUT,
     Place,
     is_bindings,
+    of_other_case,
     places_of,
 )
 from tallystick.systems.surroundings import alone, names_beside, renamed_part
@@ -57,12 +57,16 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     """Return what a start opens besides the journal, of that extension, in a folder."""
     broker, places = places_of(folder)
     if extension.lower() in _BROKERS and extension not in _BROKERS:
-        return Surroundings(broker, BROKER, (_renamed(folder, extension),))
+        why = f"A broker reads files that end in .{extension.lower()}, not in .{extension}: it "
+        return Surroundings(broker, BROKER, (_renamed(folder, why),))
     settings = broker_settings(broker, folder)
     if extension in _BROKERS and settings.in_database:
         return Surroundings(broker, BROKER, (_in_database(settings.path),), reads_log=False)
     if extension in _BROKERS and settings.elsewhere and not names_beside(settings.elsewhere):
         return Surroundings(broker, BROKER, (_elsewhere(settings.elsewhere),))
+    if extension in _BROKERS and (name := of_other_case(broker, places)):
+        why = f"A broker opens {name.lower()}, not {name}, unless its settings say so: it "
+        return Surroundings(broker, BROKER, (_renamed(f"{broker}/{name}", why),))
     if extension in BINDINGS_EXTENSIONS:
         return _beside_bindings(folder, broker, places)
     beside = {part: one for part, one in places.items() if one.there and part != "journal"}
@@ -91,14 +95,11 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     return Surroundings(broker, BROKER, tuple(parts))
 
 
-def _renamed(folder: str, extension: str) -> Part:
-    """Return the part that files are whose extension has letters of another case."""
-    why = (
-        f"A broker reads files whose names end in .{extension.lower()}, not in .{extension}: it "
-        "takes the journal to be empty until they are renamed."
-    )
+def _renamed(path: str, why: str) -> Part:
+    """Return the part that files or folders are whose names have letters of another case."""
+    why += "takes that to be empty until the name is changed."
     decided_by = "whether they are renamed before the start"
-    return renamed_part(folder, LAYOUT, why, decided_by)
+    return renamed_part(path, LAYOUT, why, decided_by)
 
 
 def _in_database(path: str) -> Part:
@@ -125,10 +126,9 @@ def _elsewhere(path: str) -> Part:
 def _beside_bindings(folder: str, broker: str, places: dict[str, Place]) -> Surroundings:
     """Return what lies beside the bindings: the journal judges the rest, if it is there."""
     path, found_by, there = places["journal"]
-    if any(map(_has_messages, names_beside(path) | names_beside(folder))):
-        # A walk over folders follows no link, so nobody may have judged the rest.
-        linked = not is_remote(path) and Path(path).is_symlink()
-        return Surroundings(broker, BROKER, (_linked(path, found_by),) if linked else ())
+    for one in (path, folder):
+        if any(map(_has_messages, names_beside(one))):
+            return Surroundings(broker, BROKER, other_log=_judged_there(one, found_by))
     if not there and not any(places[part].there for part in ("large-messages", "paging")):
         return alone(folder)
     state = "has no file" if there else "is missing"
@@ -137,9 +137,9 @@ def _beside_bindings(folder: str, broker: str, places: dict[str, Place]) -> Surr
     return Surroundings(broker, BROKER, (part,))
 
 
-def _linked(path: str, found_by: str) -> Part:
-    """Return the journal of messages where its folder is a link."""
-    why = "The journal of messages is a link to a folder, and is judged where its path is given."
+def _judged_there(path: str, found_by: str) -> Part:
+    """Return the journal of messages, which tells what all of the broker is about."""
+    why = "The journal of messages decides with these bindings, and is judged where it is given."
     return Part("journal", path, found_by, True, None, why, Answer.CANNOT_TELL)
 
 
