@@ -122,6 +122,22 @@ def test_rows_that_were_removed_with_their_table_come_back_uncounted(
     assert (one.judgement.at_stake.rows is not None) is known
 
 
+def test_pages_after_the_end_that_a_flush_has_left_may_be_of_another_log(tmp_path: Path) -> None:
+    """A part of a split file of another database: H2 has everything."""
+    data = base()
+    stream = reading(bytes(data), tmp_path)._result.file.stream  # type: ignore[union-attr]
+    assert stream is not None
+    pages = stream.chain.trunks[0].data_pages
+    last = next(at for at, one in enumerate(pages) if not data[one * SIZE])
+    for page in pages[last + 1 : last + 3]:
+        source = pages[last - 3] * SIZE
+        data[page * SIZE : (page + 1) * SIZE] = data[source : source + SIZE]
+        sealed(data, page)
+    one = reading(bytes(data), tmp_path)
+    assert {found.code for found in severe(one)} == {"log-page-damaged"}
+    assert one.judgement.answer is Answer.CANNOT_TELL
+
+
 @pytest.mark.parametrize(
     ("tables", "lost"), [((2, 6, 10), False), ((2, 6, 10, TABLE), True), ((TABLE,), True)]
 )

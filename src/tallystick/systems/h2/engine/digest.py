@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _GUESSED = (INCOMPLETE, UNKNOWN)
 _ENDED = (State.COMMITTED, State.PREPARED)
+_PAGE_ENDS = (Type.CHECKPOINT, Type.PREPARE_COMMIT)
+"""Records after which a page is filled with zeros and the log goes on with the next one."""
 
 
 @dataclass(slots=True)
@@ -91,6 +93,11 @@ class LogDigest:
     def decided(self) -> int:
         """Transactions that are committed or in doubt."""
         return sum(self.states[state] for state in _ENDED)
+
+    @property
+    def flushed_end(self) -> bool:
+        """Whether the last page ends in the zeros of a flush, which only the last one has."""
+        return self.last is not None and self.filled and self.last.code not in _PAGE_ENDS
 
     def observe(self, entry: Entry) -> None:
         """Take the next entry of a log that is read one by one; its row and values are dropped."""

@@ -24,8 +24,6 @@ _SURE = frozenset({"file-would-be-replaced", "table-page-empty"})
 """Codes of losses that are certain although the log does not count them."""
 _WHOLE = frozenset({"header-drops-log", "partial-redo"})
 """Codes of losses of which the log has every record: others hide some on damaged pages."""
-_PAGE_ENDS = (Type.CHECKPOINT, Type.PREPARE_COMMIT)
-"""Records after which a page is filled with zeros and the log goes on with the next one."""
 
 
 def grounds(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Ground]:
@@ -95,7 +93,7 @@ def _proof(file: OpenedFile, digest: LogDigest) -> Iterator[Ground]:
     if digest.last is None:
         if stream.ends_unwritten and not stream.misnamed:
             yield Ground("log-begun")
-    elif digest.filled and digest.last.code not in _PAGE_ENDS:
+    elif digest.flushed_end:
         yield Ground("flushed-end")
     elif stream.ends_unwritten:
         prepare = digest.last.code == Type.PREPARE_COMMIT

@@ -278,6 +278,14 @@ def _lost_finding(result: EngineResult, stream: LogStream, finding: FindingBuild
     reason = stream.fault if stream.fault is not None else stream.chain.end
     lost = lost_with(result, "lost-behind-damage")
     after = len(stream.lost) - (where in stream.lost)
+    if stream.fault is DataFault.EMPTY and result.digest is not None and result.digest.flushed_end:
+        return finding(
+            "log-page-damaged",
+            f"log page {where} is empty, and the log ends before it as one does of which nothing "
+            f"is missing; but whole pages of a log stand after it ({after}): those are of "
+            "another time or database, or the pages before them are",
+            offset=where * stream.pages.page_size,
+        )
     if not lost.commits:
         return finding(
             "log-page-damaged",
