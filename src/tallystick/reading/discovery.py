@@ -101,11 +101,29 @@ def _searched(
     recurse: bool,
 ) -> Discovery:
     found = Discovery()
-    for folder in folders_below(root, found, recurse=recurse):
+    for folder in _with_linked_logs(root, found, known, recurse=recurse):
         if progress is not None:
             progress(folder.path)
         _search_settled(folder, known, found)
     return found
+
+
+def _with_linked_logs(
+    root: str, found: Discovery, known: Sequence[System], *, recurse: bool
+) -> Iterator[Folder]:
+    """Yield the folders below, and linked ones that are named as a system names those of its logs.
+
+    The log of a database is moved to another disk like that. What lies below it is not searched.
+    """
+    yield from folders_below(root, found, recurse=recurse)
+    names = {name for system in known for name in system.folders}
+    for one in [one for one in found.problems if one.code == LINKED]:
+        if one.log.rpartition("/")[2] in names:
+            found.problems.remove(one)
+            try:
+                yield from folders_below(one.log, found, recurse=False)
+            except LogUnreadableError as error:
+                found.problems.append(unread_finding(error, one.log))
 
 
 _AROUND = " \t\n\"'"

@@ -49,6 +49,7 @@ SYSTEM = System(
             "service.properties*",
         }
     ),
+    folders=frozenset({"log"}),
     change_feed=True,
     commits_by_lsn=True,
     secrets=frozenset({"boot_password", "encryption_key"}),

@@ -38,6 +38,7 @@ SYSTEM = System(
             "serverlock.*",
         }
     ),
+    folders=frozenset({"bindings", "journal", "messagingbindings", "messagingjournal"}),
     change_feed=True,
     settings={
         "user_version": "the user version that the application expects in file headers",

@@ -140,6 +140,8 @@ class System:
             such names begin with before a dot.
         neighbours: patterns of names of files and folders beside, or one folder above, its logs
             that belong to its databases or brokers.
+        folders: names of folders that its databases or brokers keep logs in: one that is a link,
+            as to a faster disk, is read too.
         resource: what its logs hold where they take part in a global transaction.
         persist_entry: function ``(Record) -> StoredEntry`` that reads a persisting record of a
             persist log; empty for other systems.
@@ -181,6 +183,7 @@ class System:
     persist_entry: str = ""
     mender: str = ""
     put_aside: str = ""
+    folders: frozenset[str] = frozenset()
     sql: str = ""
 
     def detect(self, folder: Folder) -> list[LogSource]:

@@ -51,6 +51,16 @@ def test_a_link_in_its_place_that_leads_to_nothing_is_no_folder(tmp_path: Path) 
     assert "a link to moved/log, which is not there" in found.judgement.text
 
 
+def test_a_log_on_another_disk_is_read_through_its_link(tmp_path: Path) -> None:
+    copy = killed(tmp_path)
+    (copy / "log").rename(tmp_path / "elsewhere")
+    (copy / "log").symlink_to(tmp_path / "elsewhere")
+    found = verdict_of(copy)
+    assert (found.path, found.judgement.answer) == (f"{copy}/log", Answer.SAFE)
+    (copy / "service.properties").unlink()
+    assert verdict_of(copy).judgement.answer is Answer.REFUSES
+
+
 @pytest.mark.parametrize("device", [False, True])
 def test_a_log_in_the_place_that_its_database_does_not_name_is_not_read(
     device: bool, tmp_path: Path

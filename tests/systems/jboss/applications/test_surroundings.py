@@ -340,14 +340,17 @@ def test_settings_that_name_a_journal_decide_which_one_a_start_reads(
     assert answer(data)[:2] == expected
 
 
-def test_bindings_whose_journal_is_a_link_are_no_safe_broker(tmp_path: Path) -> None:
-    """A walk over folders does not follow it, so nothing else judges that journal."""
+@pytest.mark.parametrize("name", ["journal", "bindings"])
+def test_a_journal_on_another_disk_is_read_through_its_link(name: str, tmp_path: Path) -> None:
     data = broker(tmp_path)
-    (data / "journal").rename(tmp_path / "elsewhere")
-    (data / "journal").symlink_to(tmp_path / "elsewhere")
-    found = bindings_judged(data).judgement
-    assert (found.answer, found.reason) == DOUBTED
-    assert judged(data / "journal")[0].judgement.answer is Answer.SAFE
+    (data / name).rename(tmp_path / "elsewhere")
+    (data / name).symlink_to(tmp_path / "elsewhere")
+    found = tallystick.explain(data)
+    assert sorted(one.path for one in found.logs) == [f"{data}/bindings", f"{data}/journal"]
+    assert {one.judgement.answer for one in found.logs} == {Answer.SAFE}
+    assert not found.problems
+    gone("large-messages")(data)
+    assert {one.judgement.answer for one in tallystick.explain(data).logs} == {Answer.LOSES}
 
 
 PAGED = "paged"
