@@ -16,6 +16,8 @@ PYTEST := $(PYTHON) -m pytest
 SPREAD := -n $(WORKERS) --dist loadscope
 # Where tests are that run on the compiled core of group commit and again on its twin.
 BOTH_CORES := tests/storage tests/systems/tally tests/services
+# Where tests are that run the original systems: to collect all tests takes each worker longer than most of these.
+INTEROP := tests/interop tests/pipeline
 
 run: $(READY)
 	@scripts/ensure.sh java
@@ -36,7 +38,7 @@ quick: $(READY)
 interop: $(READY)
 	@scripts/ensure.sh java maven
 	@scripts/sparks.sh --fetch-only
-	$(PYTEST) $(SPREAD) -m "interop and not soak" $(ARGS)
+	$(PYTEST) $(SPREAD) -m "interop and not soak" $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(INTEROP))
 
 # Storage, native log, journal and command line on the other Pythons that are found.
 pythons: $(READY)

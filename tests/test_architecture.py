@@ -157,6 +157,17 @@ def test_every_folder_of_tests_mirrors_a_package() -> None:
         assert SOURCE.joinpath(*parts, "__init__.py").exists(), f"no package for {path.parent}"
 
 
+def test_all_tests_of_the_originals_are_in_the_folders_that_make_interop_collects() -> None:
+    (line,) = re.findall(r"(?m)^INTEROP := (.+)$", (ROOT / "Makefile").read_text())
+    marked = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"mark\.interop", path.read_text())
+    }
+    assert marked
+    assert {one for one in marked if not one.startswith(tuple(line.split()))} == set()
+
+
 def test_the_name_of_a_system_is_that_of_its_folder_and_its_layout() -> None:
     for system in systems():
         layout = (SOURCE / "systems" / system.name / "format" / "layout.py").read_text("utf-8")
