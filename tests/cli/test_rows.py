@@ -168,6 +168,16 @@ def test_a_folder_without_a_log_is_an_error(run: Run, tmp_path: Path) -> None:
     assert run("rows", tmp_path).code == 2
 
 
+@pytest.mark.parametrize("command", ["history", "rows"])
+def test_a_decision_is_found_by_its_id_in_any_spelling(command: str, run: Run) -> None:
+    whole = "62616e6b2d3100000000004e6e560000005d"
+    key = ["--key"] if command == "rows" else []
+    expected = run(command, "--json", ESTATE / "bitronix", *key, whole).lines
+    assert expected
+    for spelled in (whole.upper(), f"0x{whole}", f"XID_1114926712__{whole.upper()}", whole[:-4]):
+        assert run(command, "--json", ESTATE / "bitronix", *key, spelled).lines == expected
+
+
 def test_dump_and_export_take_the_same_filters(run: Run) -> None:
     one = ["--gtrid", "62616E6B2D3100000000004E6E51", "--json"]
     told = run("dump", ESTATE, *one).lines

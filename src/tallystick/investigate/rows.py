@@ -164,9 +164,10 @@ def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]
         return
     _require_transaction(asked, wanted, found)
     table, resource = (meant_name(one, names) for one in (wanted.table, wanted.resource))
-    if (table, resource) != (wanted.table, wanted.resource):
+    meant = replace(wanted, table=table, resource=resource, key=found.meant_key(wanted.key))
+    if meant != wanted:
         del found.problems[before:]  # they are found again
-        yield from _timed_groups(found, replace(wanted, table=table, resource=resource))
+        yield from _timed_groups(found, meant)
         return
     for name in (table, resource):
         if name is not None:

@@ -53,6 +53,7 @@ from tallystick.reading.results import (
     summary_of,
 )
 from tallystick.reading.settled import Observer
+from tallystick.reconcile.ids import find_gtrid
 from tallystick.records import (
     Answer,
     Clock,
@@ -97,6 +98,8 @@ Progress = Callable[[str], None]
 NO_LOG = "no-log"
 """Code of the finding that a path holds no log at all."""
 _NAMED_MAX = 6
+_ID_MIN = 8
+"""Characters from which on a key that no row has may begin the id of a global transaction."""
 _LOOKED_AT = 64 << 10
 """Files that are no log: how many are named, and bytes of each that are looked at."""
 
@@ -232,6 +235,18 @@ class Survey:
                     found = getattr(line, column or "")
                     values = found if isinstance(found, list | tuple) else [found]
                     yield from (str(one) for one in values if one is not None)
+
+    def meant_key(self, key: str | None) -> str | None:
+        """Return the key of a coordinator's row, where one is meant that no row has as it is typed.
+
+        Such a key is the id of a global transaction, which has many spellings.
+        """
+        if key is None or len(key) < _ID_MIN:
+            return key
+        try:
+            return find_gtrid(key, self._xids()).hex()
+        except TransactionUsageError:
+            return key
 
     def _xids(self) -> Iterator[Xid]:
         for one in self._transactions():
