@@ -122,6 +122,24 @@ def test_rows_that_were_removed_with_their_table_come_back_uncounted(
     assert (one.judgement.at_stake.rows is not None) is known
 
 
+@pytest.mark.parametrize("dropped", [True, False])
+def test_rows_of_a_table_that_was_made_and_dropped_are_no_loss(
+    dropped: bool, tmp_path: Path
+) -> None:
+    """No restart has anything of it: neither one that reads this log, nor one that does not."""
+    made, number = encode_row([999, 0, -1, 300, "OFF,0,,", "0"]), 999
+    rows = [(TABLE_META, number + 1, made), (number, 77, NEW_ROW), (number, 78, NEW_ROW)]
+    body = b"".join(encode_add(3, *one) + encode_commit(3) for one in rows)
+    if dropped:
+        body += encode_remove(3, TABLE_META, number + 1) + encode_commit(3)
+    whole = with_log(body, tmp_path)._result
+    assert isinstance(whole, EngineResult)
+    assert whole.file.pages is not None
+    one = reading(bytes(headers(bytearray(whole.file.pages.data), (1,), first_data=0)), tmp_path)
+    assert (one.judgement.answer is Answer.LOSES) is not dropped
+    assert one.judgement.answer is not Answer.SAFE
+
+
 def test_pages_after_the_end_that_a_flush_has_left_may_be_of_another_log(tmp_path: Path) -> None:
     """A part of a split file of another database: H2 has everything."""
     data = base()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tallystick.printable import counted
 from tallystick.systems.h2.engine.large_objects import object_tables
@@ -226,12 +226,19 @@ def _due(dropped: Iterable[Dropped]) -> dict[_Place, tuple[Dropped, int]]:
                 # A later commit replaces what an earlier one has written: only the last state can
                 # be missing.
                 due[place] = last, commits
+                if last[0].code == Type.REMOVE and place[0] == TABLE_META:
+                    _forget(due, place[1] - 1)  # the key of a table there is one more
         elif entry.code == Type.TRUNCATE:
             # The table is empty after it: rows that were due before are gone rightly.
-            for places in (due, open_rows[entry.session]):
-                for place in [one for one in places if one[0] == entry.table]:
-                    places.pop(place)
+            _forget(due, entry.table)
+            _forget(open_rows[entry.session], entry.table)
     return due
+
+
+def _forget(places: dict[_Place, Any], table: int) -> None:
+    """Take out the rows of a table that was emptied or removed."""
+    for place in [one for one in places if one[0] == table]:
+        places.pop(place)
 
 
 def _on_pages(redo: Redo, table: int, key: int) -> _Row:
