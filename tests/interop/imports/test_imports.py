@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tallystick.rescue import salvage
+from tallystick.systems.jboss.format.pages import PagedMessage, messages_of
+from tests.fixtures import fixture_dir
 from tests.interop.java import classpath, compile_java, run_java
 
 pytestmark = pytest.mark.interop
@@ -36,6 +38,22 @@ def test_a_broker_has_the_same_messages_after_an_import(tmp_path: Path, end: str
     assert {row[7] for row in expected if row[0] == "MESSAGE"} == {"true", "false"}  # large ones
     assert not found.left
     assert found.brought.total() == sum(row[0] == "MESSAGE" for row in expected)
+
+
+def test_what_waits_in_pages_arrives_too(tmp_path: Path) -> None:
+    data = Path(shutil.copytree(fixture_dir("brokers") / "paged", tmp_path / "data"))
+    found = salvage(data, tmp_path / "messages.xml", "artemis-xml")
+    expected = java("Imported", data, "-", "q0")
+    assert java("Imported", tmp_path / "new", tmp_path / "messages.xml", "q0") == expected
+    in_pages = sum(len(contents) for contents in _pages(data))
+    assert in_pages
+    assert found.brought.total() == sum(row[0] == "MESSAGE" for row in expected) > in_pages
+    assert not found.left
+
+
+def _pages(data: Path) -> list[list[PagedMessage]]:
+    files = (data / "paging").rglob("*.page")
+    return [list(messages_of(memoryview(one.read_bytes()))) for one in files]
 
 
 def test_what_xml_cannot_carry_is_left_and_the_rest_arrives_as_it_was(tmp_path: Path) -> None:

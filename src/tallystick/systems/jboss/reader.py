@@ -42,6 +42,7 @@ from tallystick.systems.jboss.applications.needs import (
     waiting,
 )
 from tallystick.systems.jboss.applications.object_store import ObjectStoreReading
+from tallystick.systems.jboss.applications.paging import paged_messages
 from tallystick.systems.jboss.applications.places import BINDINGS, folder_of, is_bindings
 from tallystick.systems.jboss.applications.surroundings import (
     MESSAGE_EXTENSIONS,
@@ -552,6 +553,7 @@ class JournalReading(Reading):
             {key: one for key, one in queues.items() if one is not None},
             [one for one in addresses.values() if one is not None],
             folder_of("large-messages", self.source.path),
+            paged_messages(folder_of("paging", self.source.path), waiting.left),
         )
         return brought, left, NOTE
 

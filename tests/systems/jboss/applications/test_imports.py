@@ -16,14 +16,19 @@ from tallystick.cli import tallystick
 from tallystick.errors import LogUnreadableError
 from tallystick.systems.jboss.format.messages import (
     ACKNOWLEDGED,
+    ALL_TAKEN,
     LARGE_MESSAGE,
     MESSAGE,
+    MESSAGE_TAKEN,
     PAGE_COUNT,
+    PAGE_TRANSACTION,
+    POSITION,
     REFERENCE,
 )
 from tallystick.systems.jboss.live.log import CircularJournal
 from tests.systems.jboss.applications.test_tables import journal, queue, write_bindings
 from tests.systems.jboss.format import test_messages as encoded
+from tests.systems.jboss.format.test_pages import entry as page_entry
 
 LEFT, GONE = 3, 4
 """Queues: one that the bindings have, and one that they do not."""
@@ -76,13 +81,56 @@ def test_what_waits_is_brought_and_what_is_left_is_told(tmp_path: Path) -> None:
     for line in (
         "brought: 2 messages for left",
         "left: 1 acknowledgement in doubt, whose messages are brought",
-        "left: 5 messages for a queue, in pages",
+        "left: 5 messages for a queue, in pages that are not there or not read",
         "left: 1 message for a queue that the bindings beside do not have",
         "left: 1 message for a queue, in another protocol or damaged",
         "left: 1 message for a queue, whose file of a large body is missing",
         "left: 2 properties of one character",
     ):
         assert line in ran.output
+
+
+def paged(words: bytes, transaction: int = -1) -> bytes:
+    """A message in a page, for a queue of the bindings."""
+    body = encoded.core(words, encoded.headers(encoded.BYTES))
+    queues = struct.pack(">iq", 1, LEFT)
+    return page_entry(struct.pack(">qB", transaction, 0) + body + queues)
+
+
+def test_messages_in_pages_are_brought_that_their_queues_have_still_to_take(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "data").mkdir()
+    write_bindings(tmp_path / "data/bindings")
+    with journal(tmp_path / "data/journal", "activemq-data", "amq") as log:
+        send(log, 10, b"journal", LEFT)
+        log.append_add_record(11, PAGE_COUNT, queue(LEFT) + struct.pack(">q", 8))
+        log.append_add_record(12, MESSAGE_TAKEN, queue(LEFT) + POSITION.pack(1, 0))
+        log.append_add_record(13, ALL_TAKEN, queue(LEFT) + POSITION.pack(2, 0))
+        log.append_add_record(14, PAGE_TRANSACTION, queue(77) + struct.pack(">i", 1))
+        log.append_add_record_transactional(1, 15, PAGE_TRANSACTION, queue(79) + bytes(4))
+        log.append_prepare_record(1).wait()
+    folder = tmp_path / "data/paging/one"
+    folder.mkdir(parents=True)
+    (folder / "address.txt").write_text("orders")
+    of_amqp = page_entry(struct.pack(">qBBq", -1, 0, 2, 20) + bytes(30))
+    pages = {
+        1: paged(b"taken") + paged(b"first") + paged(b"sent", 77) + paged(b"not sent", 78),
+        2: paged(b"all taken"),
+        3: paged(b"in doubt", 79) + of_amqp + paged(b"last") + paged(b"cut")[:-1],
+    }
+    for number, content in pages.items():
+        (folder / f"{number:09}.page").write_bytes(content)
+    ran = salvaged(tmp_path / "data", tmp_path / "out.xml")
+    assert bodies(tmp_path / "out.xml") == [b"journal", b"first", b"sent", b"last"], ran.output
+    for line in (
+        "brought: 4 messages for left",
+        "left: 1 message for a queue, in doubt",
+        "left: 1 message in pages, in another protocol or damaged",
+        "left: 1 page cut within a message",
+        "left: 5 messages for a queue, in pages that are not there or not read",
+    ):
+        assert line in ran.output, ran.output
 
 
 def test_a_prepared_transaction_of_which_a_record_is_damaged_is_not_brought(

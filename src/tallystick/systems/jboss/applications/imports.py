@@ -1,7 +1,8 @@
 """A journal of messages as the XML that a running Artemis imports (``artemis data imp``).
 
-In: the rows of a journal, queues and addresses of the bindings beside it, the folder of large
-messages. Out: bytes of XML, what they bring, and what they leave. Memory: all messages that wait.
+In: the rows of a journal, queues and addresses of the bindings beside it, the messages in pages,
+the folder of large ones. Out: bytes of XML, what they bring, and what they leave. Memory: all
+messages of the journal that wait, and what is known of those in pages.
 
 The importer sends each message again. So it gives new ids, and what it is told of a queue are
 address, filter and routing type. Source: XmlDataImporter and XMLMessageImporter of Artemis 2.40.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import base64
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
@@ -22,6 +23,7 @@ from tallystick.errors import LogUnreadableError
 from tallystick.records import Fate, Kind, Row, jsonable
 from tallystick.systems.jboss.format import messages
 from tallystick.systems.jboss.format.messages import CoreMessage
+from tallystick.systems.jboss.format.pages import PagedMessage
 from tallystick.systems.surroundings import open_part
 
 NOTE: Final = (
@@ -29,9 +31,14 @@ NOTE: Final = (
     "are not in this form"
 )
 _BROUGHT: Final = (Fate.COMMITTED, Fate.LOST)
+_DOUBTED, _NOT_TAKEN = (
+    "messages for a queue, in doubt",
+    "acknowledgements in doubt, whose messages are brought",
+)
 _IN_DOUBT: Final[Mapping[int | None, str]] = {
-    messages.REFERENCE: "messages for a queue, in doubt",
-    messages.ACKNOWLEDGED: "acknowledgements in doubt, whose messages are brought",
+    messages.REFERENCE: _DOUBTED,
+    messages.ACKNOWLEDGED: _NOT_TAKEN,
+    messages.MESSAGE_TAKEN: _NOT_TAKEN,
 }
 _TYPES: Final = {
     0: "bytes", 2: "boolean", 3: "byte", 4: "bytes", 5: "short", 6: "integer", 7: "long",
@@ -57,15 +64,23 @@ class Waiting:
         records: user type and body by the id of the message, in the order of the journal.
         references: ids of queues by the id of the message.
         left: what is no message that waits, by reason.
+        paged: what a record counts of messages in pages, by its id.
+        taken: queue, page and message in it of what a queue has taken, by the id of the record; of
+            a whole page without the message.
+        sent: a transaction with messages in pages, by the id of its record.
+        doubted: those of them that are in doubt.
     """
 
     records: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     references: dict[str, dict[int, None]] = field(default_factory=dict)
     left: Counter[str] = field(default_factory=Counter)
+    paged: dict[str, int] = field(default_factory=dict)
+    taken: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+    doubted: set[int] = field(default_factory=set)
 
     def take(self, rows: Iterable[Row], prepared: Container[str | None]) -> None:
         """Take in the rows of the journal; ``prepared`` are transactions that wait."""
-        paged = dict[str, int]()
         for row in rows:
             change = row.change
             kind: int | None = (change.values or {}).get("user_type")
@@ -73,24 +88,110 @@ class Waiting:
             if row.fate is Fate.IN_DOUBT or change.transaction in prepared:
                 if (what := _IN_DOUBT.get(kind)) is not None:
                     self.left[what] += 1
+                elif kind == messages.PAGE_TRANSACTION and queue is not None:
+                    self.doubted.add(queue)
             elif row.fate not in _BROUGHT:
                 continue
             elif change.kind is Kind.DELETE:
-                self.records.pop(change.key, None)
-                self.references.pop(change.key, None)
-                paged.pop(change.key, None)
-            elif kind is None:
-                continue
+                for known in (self.records, self.references, self.paged, self.taken, self.sent):
+                    known.pop(change.key, None)
             elif kind in messages.MESSAGES and change.kind is Kind.ADD:
                 self.records[change.key] = kind, body
-            elif kind == messages.REFERENCE and queue is not None:
-                self.references.setdefault(change.key, {})[queue] = None
-            elif kind == messages.ACKNOWLEDGED and queue is not None:
-                self.references.get(change.key, {}).pop(queue, None)
-            elif kind in messages.COUNTERS:
-                paged[change.key] = messages.counted(kind, body)
-        if (count := sum(paged.values())) > 0:
-            self.left["messages for a queue, in pages"] += count
+            elif kind is not None and queue is not None:
+                self._take(change.key, kind, queue, body)
+
+    def _take(self, key: str, kind: int, queue: int, body: bytes) -> None:
+        """Take in a record that is about a queue, or a transaction with messages in pages."""
+        if kind == messages.REFERENCE:
+            self.references.setdefault(key, {})[queue] = None
+        elif kind == messages.ACKNOWLEDGED:
+            self.references.get(key, {}).pop(queue, None)
+        elif kind in messages.COUNTERS:
+            self.paged[key] = messages.counted(kind, body)
+        elif kind == messages.MESSAGE_TAKEN:
+            self.taken[key] = queue, *messages.taken(body)
+        elif kind == messages.ALL_TAKEN:
+            self.taken[key] = queue, messages.taken(body)[0]
+        elif kind == messages.PAGE_TRANSACTION:
+            self.sent[key] = queue
+
+    def in_pages(
+        self, pages: Iterable[tuple[int, PagedMessage]]
+    ) -> Iterator[tuple[PagedMessage, list[int]]]:
+        """Yield the messages in pages that queues have still to take, each with these.
+
+        Args:
+            pages: the number of its page, and each message.
+        """
+        taken, sent, found = set(self.taken.values()), set(self.sent.values()), 0
+        for page, one in pages:
+            wanted = [
+                queue for queue in one.queues
+                if taken.isdisjoint(((queue, page), (queue, page, one.place)))
+            ]  # fmt: skip
+            if one.transaction in self.doubted:
+                self.left[_DOUBTED] += len(wanted)
+            elif one.user_type is None:
+                self.left["messages in pages, in another protocol or damaged"] += 1
+            elif one.transaction <= 0 or one.transaction in sent:
+                found += len(wanted)
+                yield one, wanted
+        if (gone := sum(self.paged.values()) - found) > 0:
+            self.left["messages for a queue, in pages that are not there or not read"] += gone
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes the XML, and counts what it brings and leaves."""
+
+    out: IO[bytes]
+    large_folder: str
+    left: Counter[str]
+    brought: Counter[str] = field(default_factory=Counter)
+    named: dict[int, str] = field(default_factory=dict)
+
+    def lines(self, *texts: str) -> None:
+        self.out.writelines(text.encode() + b"\n" for text in texts)
+
+    def address(self, one: Mapping[str, Any]) -> None:
+        kinds = str(one["routing_types"]).replace(" ", "").upper()
+        with suppress(_CannotBringError):  # a queue there tells
+            given = {"name": one["name"], "routing-types": kinds}
+            self.lines(_element("address-binding", given))
+
+    def queue(self, number: str, one: Mapping[str, Any]) -> None:
+        routing = str(one.get("routing_type") or "multicast").upper()
+        given = {
+            "name": one["name"], "address": one["address"], "filter-string": one["filter"] or "",
+            "id": number, "routing-type": routing,
+        }  # fmt: skip
+        try:
+            self.lines(_element("queue-binding", given))
+        except _CannotBringError:
+            self.left["queues named with characters that XML does not have"] += 1
+        else:
+            self.named[int(number)] = str(one["name"])
+            self.brought[f"messages for {one['name']}"] = 0
+
+    def message(self, key: object, kind: int, body: bytes, wanted: Collection[int]) -> None:
+        """Write a message for the queues that want it, if the bindings have any of these."""
+        names = [self.named[one] for one in wanted if one in self.named]
+        if gone := len(wanted) - len(names):
+            self.left["messages for a queue that the bindings beside do not have"] += gone
+        if not names:
+            return
+        try:
+            found = messages.core_message(kind, body, "surrogatepass")
+            if found is None:
+                raise _CannotBringError("in another protocol or damaged")
+            head, dropped = _head(found, names)
+            with _content(f"{self.large_folder}/{key}.msg", found) as content:
+                self.lines(*head, *_body(content, large=found.body is None), "</message>")
+        except _CannotBringError as error:
+            self.left[f"messages for a queue, {error}"] += len(names)
+        else:
+            self.brought.update(f"messages for {one}" for one in names)
+            self.left["properties of one character"] += dropped
 
 
 def write_import(
@@ -99,54 +200,22 @@ def write_import(
     queues: Mapping[str, Mapping[str, Any]],
     addresses: Iterable[Mapping[str, Any]],
     large_folder: str,
+    pages: Iterable[tuple[int, PagedMessage]] = (),
 ) -> tuple[Counter[str], Counter[str]]:
     """Write the XML; return what it brings, messages by queue, and what is left, by reason."""
-    brought, left = Counter[str](), Counter(waiting.left)
-    named: dict[int, str] = {}
-
-    def lines(*texts: str) -> None:
-        out.writelines(text.encode() + b"\n" for text in texts)
-
-    lines('<?xml version="1.0" encoding="UTF-8"?>', "<activemq-journal>", "<bindings>")
-    for one in addresses:
-        kinds = str(one["routing_types"]).replace(" ", "").upper()
-        with suppress(_CannotBringError):  # a queue there tells
-            lines(_element("address-binding", {"name": one["name"], "routing-types": kinds}))
-    for number, one in queues.items():
-        routing = str(one.get("routing_type") or "multicast").upper()
-        given = {
-            "name": one["name"], "address": one["address"], "filter-string": one["filter"] or "",
-            "id": number, "routing-type": routing,
-        }  # fmt: skip
-        try:
-            lines(_element("queue-binding", given))
-        except _CannotBringError:
-            left["queues named with characters that XML does not have"] += 1
-        else:
-            named[int(number)] = str(one["name"])
-            brought[f"messages for {one['name']}"] = 0
-    lines("</bindings>", "<messages>")
+    written = _Writer(out, large_folder, waiting.left)
+    written.lines('<?xml version="1.0" encoding="UTF-8"?>', "<activemq-journal>", "<bindings>")
+    for address in addresses:
+        written.address(address)
+    for number, queue in queues.items():
+        written.queue(number, queue)
+    written.lines("</bindings>", "<messages>")
     for key, (kind, body) in waiting.records.items():
-        wanted = waiting.references.get(key, {})
-        names = [named[one] for one in wanted if one in named]
-        if gone := len(wanted) - len(names):
-            left["messages for a queue that the bindings beside do not have"] += gone
-        if not names:
-            continue
-        try:
-            found = messages.core_message(kind, body, "surrogatepass")
-            if found is None:
-                raise _CannotBringError("in another protocol or damaged")
-            head, dropped = _head(found, names)
-            with _content(f"{large_folder}/{key}.msg", found) as content:
-                lines(*head, *_body(content, large=found.body is None), "</message>")
-        except _CannotBringError as error:
-            left[f"messages for a queue, {error}"] += len(names)
-        else:
-            brought.update(f"messages for {one}" for one in names)
-            left["properties of one character"] += dropped
-    lines("</messages>", "</activemq-journal>")
-    return brought, +left
+        written.message(key, kind, body, waiting.references.get(key, {}))
+    for paged, wanted in waiting.in_pages(pages):
+        written.message(paged.message_id, paged.user_type or 0, paged.record, wanted)
+    written.lines("</messages>", "</activemq-journal>")
+    return written.brought, +written.left
 
 
 def _head(found: CoreMessage, names: Iterable[str]) -> tuple[list[str], int]:

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from tallystick.errors import LogUnreadableError
 from tallystick.printable import counted
 from tallystick.records import Answer, Part
 from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.applications.large_messages import odd_file, unnumbered
 from tallystick.systems.jboss.applications.needs import Known, Needs
 from tallystick.systems.jboss.applications.places import Place
-from tallystick.systems.jboss.format.pages import LargeMessage, PageContents, contents_of
+from tallystick.systems.jboss.format.pages import (
+    LargeMessage,
+    PageContents,
+    PagedMessage,
+    contents_of,
+    messages_of,
+)
 from tallystick.systems.surroundings import names_beside, open_part
 
 _ADDRESS: Final = "address.txt"
@@ -79,6 +86,28 @@ def held_in(folders: dict[str, list[str]], needs: Needs, queues: dict[int, str])
         found.messages = sum(counts) + (numbers[-1] - len(numbers)) * max(counts)
         held[address] = found
     return held
+
+
+def paged_messages(folder: str, left: Counter[str]) -> Iterator[tuple[int, PagedMessage]]:
+    """Yield the messages in the pages below a folder, with the number of the page, in their order.
+
+    What cannot be read is counted in ``left``.
+    """
+    for below, names in page_folders(folder).items():
+        for name in names:
+            if not (found := re.fullmatch(r"(\d+)\.page", name)):
+                continue
+            try:
+                source = open_part(f"{below}/{name}")
+            except LogUnreadableError:
+                left["pages, not readable"] += 1
+                continue
+            if source is None:
+                continue
+            with source:
+                if not contents_of(source.data).whole:
+                    left["pages cut within a message"] += 1
+                yield from ((int(found[1]), one) for one in messages_of(source.data))
 
 
 def foreign_page(place: Place, pages: dict[str, list[str]]) -> Part | None:

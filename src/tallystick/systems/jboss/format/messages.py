@@ -171,6 +171,23 @@ def core_message(user_type: int, body: bytes, errors: str = "replace") -> CoreMe
     return found
 
 
+def size_of_message(body: bytes) -> int:
+    """Return how many bytes the record of a `MESSAGE` has that these begin with; 0 of no core one.
+
+    A page has more after it, which a journal has not.
+    """
+    reader = _Reader(body)
+    try:
+        if reader.number(">b") != CORE:
+            return 0
+        reader.number(">q")
+        reader.text_or_none()
+        reader.take(reader.number(">i"))
+    except LogFormatError:
+        return 0
+    return reader.at
+
+
 def message(user_type: int, body: bytes) -> Values | None:
     """Return the columns of a message."""
     if user_type == OLD_MESSAGE:

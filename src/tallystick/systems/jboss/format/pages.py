@@ -9,11 +9,17 @@ the id i8 of each. The record of another message begins, in Artemis, with the ki
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tallystick.systems.jboss.format.layout import I4, I8
-from tallystick.systems.jboss.format.messages import LargeFile, large_file
+from tallystick.systems.jboss.format.messages import (
+    LARGE_MESSAGE,
+    MESSAGE,
+    LargeFile,
+    large_file,
+    size_of_message,
+)
 
 _BEGIN, _END = b"{"[0], b"}"[0]
 _FRAME = 1 + I4.size + 1
@@ -58,29 +64,83 @@ class PageContents(NamedTuple):
     first: int | None = None
 
 
+class PagedMessage(NamedTuple):
+    """A message in a page, as a journal would have it.
+
+    Attributes:
+        place: how many messages stand before it in the page.
+        transaction: that in which it was sent; not positive for none.
+        user_type: of the record; None of one whose form is not known.
+        message_id: its id; None where the form is not known.
+        record: its bytes.
+        queues: those that it is for; none where the form is not known.
+    """
+
+    place: int
+    transaction: int
+    user_type: int | None
+    message_id: int | None
+    record: bytes
+    queues: tuple[int, ...]
+
+
+def _entries(data: memoryview) -> Iterator[tuple[memoryview, int]]:
+    """Yield each whole message, and where its entry ends."""
+    at = 0
+    while at + _FRAME <= len(data) and data[at] == _BEGIN:
+        (size,) = I4.unpack_from(data, at + 1)
+        begin, end = at + 1 + I4.size, at + _FRAME + size
+        if size < 0 or end > len(data) or data[end - 1] != _END:
+            return
+        yield data[begin : end - 1], end
+        at = end
+
+
 def contents_of(data: memoryview) -> PageContents:
     """Return what a page holds."""
     at = count = 0
     large: dict[int, LargeMessage] = {}
     transactions: dict[int, list[int]] = {}
     first: int | None = None
-    while at + _FRAME <= len(data) and data[at] == _BEGIN:
-        (size,) = I4.unpack_from(data, at + 1)
-        begin, end = at + 1 + I4.size, at + _FRAME + size
-        if size < 0 or end > len(data) or data[end - 1] != _END:
-            break
-        number = I8.unpack_from(data, begin)[0] if size >= I8.size else 0
+    for message, end in _entries(data):
+        number = _transaction(message)
         if number > 0:
             transactions.setdefault(number, []).append(count)
         if not count:
-            first = _id(data[begin : end - 1])
-        if size >= _RECORD + I8.size and data[begin + _LARGE] == 1:
-            record = bytes(data[begin + _RECORD : end - 1])
-            queues = _queues(record[I4.unpack_from(data, begin + _SIZE)[0] :])
-            message = LargeMessage(large_file(record), count, number, queues)
-            large[I8.unpack_from(record)[0]] = message
+            first = _id(message)
+        if _is_large(message):
+            record, queues = _large_parts(message)
+            found = LargeMessage(large_file(record), count, number, queues)
+            large[I8.unpack_from(record)[0]] = found
         at, count = end, count + 1
     return PageContents(count, at == len(data), large, transactions, first)
+
+
+def messages_of(data: memoryview) -> Iterator[PagedMessage]:
+    """Yield the whole messages of a page of Artemis, with their records."""
+    for place, (message, _) in enumerate(_entries(data)):
+        kind, record, queues = None, b"", tuple[int, ...]()
+        if _is_large(message):
+            kind, (record, queues) = LARGE_MESSAGE, _large_parts(message)
+        elif size := size_of_message(bytes(message[_PROTOCOL:])):
+            kind, record = MESSAGE, bytes(message[_PROTOCOL : _PROTOCOL + size])
+            queues = _queues(bytes(message[_PROTOCOL + size :]))
+        found = _id(message) if kind is not None else None
+        yield PagedMessage(place, _transaction(message), kind, found, record, queues)
+
+
+def _transaction(message: memoryview) -> int:
+    return int(I8.unpack_from(message)[0]) if len(message) >= I8.size else 0
+
+
+def _is_large(message: memoryview) -> bool:
+    return len(message) >= _RECORD + I8.size and message[_LARGE] == 1
+
+
+def _large_parts(message: memoryview) -> tuple[bytes, tuple[int, ...]]:
+    """Return the record of a large message, with what follows it, and its queues."""
+    record = bytes(message[_RECORD:])
+    return record, _queues(record[I4.unpack_from(message, _SIZE)[0] :])
 
 
 def _id(message: memoryview) -> int | None:
