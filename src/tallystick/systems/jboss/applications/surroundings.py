@@ -41,7 +41,8 @@ from tallystick.systems.surroundings import alone, names_beside, renamed_part
 
 BROKER: Final = "broker"
 """The kind of what a start of Artemis or HornetQ starts."""
-MESSAGE_EXTENSIONS: Final = frozenset({"amq", "hq"})
+_NEWER, _OLDER = "amq", "hq"
+MESSAGE_EXTENSIONS: Final = frozenset({_NEWER, _OLDER})
 BINDINGS_EXTENSIONS: Final = frozenset({"bindings", "jms"})
 _MESSAGE_ENDINGS: Final = tuple(f".{one}" for one in sorted(MESSAGE_EXTENSIONS))
 _BROKERS: Final = MESSAGE_EXTENSIONS | BINDINGS_EXTENSIONS
@@ -70,7 +71,11 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     if extension in BINDINGS_EXTENSIONS:
         return _beside_bindings(folder, broker, places)
     beside = {part: one for part, one in places.items() if one.there and part != "journal"}
-    if extension not in MESSAGE_EXTENSIONS or not (beside or settings.path):
+    # The rest belongs to the journal of Artemis where there is one, too.
+    older = extension == _OLDER and any(
+        name.endswith(f".{_NEWER}") for name in names_beside(folder)
+    )
+    if extension not in MESSAGE_EXTENSIONS or older or not (beside or settings.path):
         return alone(folder)
     needs = needs_of(known)
     place = places["bindings"]

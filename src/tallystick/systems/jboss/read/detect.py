@@ -21,7 +21,6 @@ from tallystick.systems.jboss.format.file_names import (
 from tallystick.systems.jboss.read.generations import FILE_ID_MAX, format_version
 from tallystick.systems.jboss.read.scan import STALE, VALID, scan
 from tallystick.systems.protocol import HEAD_SIZE, Entry, Folder, LogSource
-from tallystick.systems.surroundings import names_beside
 
 USER_VERSION_MAX = 1 << 16
 """Upper bound of plausible user versions, positive or negative."""
@@ -30,7 +29,6 @@ _RETAINED = re.compile(r".+-\d{14}-\d+\.[a-z]+")
 """Name of a copy of a data file: prefix, time, id."""
 _COPY = re.compile(r".+-\d{1,18}\.(?:amq|hq|bindings|jms)(?:~|\..+)")
 """Name of a copy that somebody made of a data file beside it; no broker lists it."""
-_OLDER, _NEWER = "hq", "amq"
 _CANDIDATES = ("g3", "hash", "g2", "g1a", "g1b", "g1c", "g1d")
 
 
@@ -62,10 +60,6 @@ def put_aside(source: LogSource) -> str:
     names = [logical_name(one) for one in source.files]
     if names and all(_RETAINED.fullmatch(name) for name in names):
         return f"{count} kept for replay (journal-retention-directory); no start reads them"
-    if names and all(extension_of(name) == _OLDER for name in names):
-        beside = names_beside(source.path)
-        if any(extension_of(logical_name(one)) == _NEWER for one in beside):
-            return f"{count} of HornetQ beside the journal of Artemis, which never reads them"
     # Those of a compaction, or of a creation that a full disk ended, are the broker's own.
     if names and all(_COPY.fullmatch(name) and name == without_suffix(name) for name in names):
         return f"{count} whose names no broker lists ({names[0]}): copies, which no start reads"
