@@ -71,6 +71,7 @@ from tallystick.systems.jboss.format.file_names import NEWER, OLDER, extension_o
 from tallystick.systems.jboss.format.layout import (
     CONTROL_FILE,
     FILL,
+    LONG_MAX,
     Contents,
     Item,
     RecordType,
@@ -657,8 +658,9 @@ class JournalReading(Reading):
         """What these bindings tell of ids."""
         files = begun(self._evidence) if self.source.files else []
         added = frozenset(chain.from_iterable(one.adds() for one in files))
-        notes = self._id_notes
-        return Bound(added.difference(number for number, _ in notes), notes)
+        notes, every = self._id_notes, (one.transactions_between(0, LONG_MAX) for one in files)
+        ids = added.difference(number for number, _ in notes).union(*every)
+        return Bound(ids, notes)
 
     @cached_property
     def _id_notes(self) -> Notes:

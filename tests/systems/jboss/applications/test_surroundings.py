@@ -460,6 +460,7 @@ def test_each_start_that_the_bindings_note_is_one_of_the_journal(
 
 KILLED = [(1, ID_BATCH), (ID_BATCH + 2, 2 * ID_BATCH + 1)]
 STOPPED = [(1, ID_BATCH), (90, 90)]
+KILLED_NOTE = (ID_BATCH.to_bytes(8, "big"), IDS_GIVEN)
 
 
 @pytest.mark.parametrize(
@@ -482,6 +483,16 @@ def test_a_journal_with_ids_that_the_bindings_do_not_leave_it_is_of_another_brok
     made(tmp_path, "journal", MESSAGES, {1: [add(one) for one in ids], 9: []})
     made(tmp_path, "bindings", BOUND, {1: [*noted, QUEUE_7], 2: []})
     assert answer(tmp_path)[:2] == expected
+
+
+def test_a_transaction_of_both_journals_is_of_two_brokers(tmp_path: Path) -> None:
+    """Each is in one of them: of messages, or of what is bound."""
+    made(tmp_path, "journal", MESSAGES, {1: [add_tx(9, 10), commit(9, 1)], 20: []})
+    for number, expected in ((8, SAFE), (9, DOUBT)):
+        bound = [add_tx(number, 7, QUEUE_7.body or b"", QUEUE), commit(number, 1)]
+        shutil.rmtree(tmp_path / "bindings", ignore_errors=True)
+        made(tmp_path, "bindings", BOUND, {1: [add(1, *KILLED_NOTE), *bound], 2: []})
+        assert answer(tmp_path)[:2] == expected
 
 
 def renamed(address: str) -> Change:

@@ -23,7 +23,7 @@ GIVEN_WHILE_STOPPING_MAX = 16
 
 
 class Bound(NamedTuple):
-    """What bindings tell of ids: those of their records but notes, and the notes."""
+    """What bindings tell of ids: of their records but notes, their transactions, and the notes."""
 
     ids: frozenset[int]
     notes: Notes
@@ -49,5 +49,5 @@ def foreign_id(files: Sequence[KnownFile], bound: Bound, *, each_once: bool) -> 
             return f"The journal has the id {highest}, and they end with {notes[-1][1]}"
         for number, found in zip(ids, below, strict=True):
             if found == number:
-                return f"The journal has a record of the id {number}, and they have another one"
+                return f"The journal has the id {number}, and they have given it to something else"
     return ""
