@@ -583,13 +583,22 @@ def test_a_compaction_has_taken_the_ids_that_its_files_have_in_their_names(
     assert answer(tmp_path)[:2] == expected
 
 
-@pytest.mark.parametrize(("waiting", "expected"), [([3, 4], DOUBT), ([4, 5], SAFE)])
+@pytest.mark.parametrize(
+    ("waiting", "last", "expected"),
+    [
+        ([3, 4], 99, DOUBT),
+        ([4, 5], 99, DOUBT),  # it may have found both, or found one and been done with the other
+        ([5, 6], 99, SAFE),
+        ([4, 5], ID_BATCH + 3, SAFE),  # it has written something since
+    ],
+)
 def test_a_start_gives_each_file_that_waits_a_new_id(
-    waiting: list[int], expected: tuple[Answer, str], tmp_path: Path
+    waiting: list[int], last: int, expected: tuple[Answer, str], tmp_path: Path
 ) -> None:
     """Several wait where a broker has used files again that it was done with."""
     notes = [add(ID_BATCH + 2, (2 * ID_BATCH).to_bytes(8, "big"), IDS_GIVEN)]
-    made(tmp_path, "journal", MESSAGES, {2: [add(99)]} | {one: [] for one in waiting})
+    written = [add(99)] if last == 99 else [add(99), add(last)]
+    made(tmp_path, "journal", MESSAGES, {2: written} | {one: [] for one in waiting})
     journal = tmp_path / "journal"
     for name, one in reversed(list(enumerate([2, *waiting], 1))):
         (journal / MESSAGES.format(name)).rename(journal / MESSAGES.format(one))

@@ -197,13 +197,15 @@ def _taken_by_loads(readings: Sequence[KnownFile], given: range | None) -> Itera
 
 
 def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started: int) -> bool:
-    """Return whether a broker was started after its journal was as it is now.
+    """Return whether a broker was, or may have been, started after its journal was as it is now.
 
     Each load gives a new id to every file that waits, so those between the last file with records
-    and the first that waits are as many as the loads since that was current. Those are the starts
-    that are noted with a higher id than that of the first record of any file, but for as many as
-    ids are missing between that file and the last; where some notes are gone, the batches of ids
-    between, as in `_taken_by_loads`; and of the very first file all that there ever were.
+    and the first that waits are as many as the loads since that was current; or as many times as
+    files wait, which is presumed where nothing was written since the last start. Those loads are
+    the starts that are noted with a higher id than that of the first record of any file, but for
+    as many as ids are missing between that file and the last; where some notes are gone, the
+    batches of ids between, as in `_taken_by_loads`; and of the very first file all that there ever
+    were.
 
     Args:
         readings: the files, by ascending id.
@@ -239,7 +241,11 @@ def started_since(readings: Sequence[KnownFile], starts: Sequence[int], started:
         least = max(least, later - (file.effective_id - since.effective_id - place))
     ids = range(file.effective_id + 1, waiting[0])
     created = sum(number_of(one.file.name) in ids for one in used if is_compacted(one))
-    return len(ids) - created < least
+    loads = len(ids) - created
+    if starts and max(one.named_below([LONG_MAX])[0] for one in used) < starts[-1]:
+        # Each load may have found all that wait, or one, and been done with the others then.
+        loads //= len(waiting)
+    return loads < least
 
 
 def whole_since(readings: Sequence[KnownFile], *, unknown_deleted: bool) -> int | None:
