@@ -14,6 +14,7 @@ from tallystick.indoubt.listing import list_in_doubt
 from tallystick.reading.discovery import PATHS_MAX
 from tallystick.reading.survey import NO_LOG, survey
 from tests.cli.conftest import Run
+from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
 
 CASE = EXAMPLES / "h2-commit-not-flushed"
@@ -216,6 +217,12 @@ def test_no_path_is_a_wrong_usage(run: Run) -> None:
         tallystick.triage([])
 
 
-def test_one_error_is_looked_up_in_one_path(run: Run, store: Path) -> None:
-    answer = run("explain", "--error", "XSDB4", store, store)
-    assert (answer.code, "--error takes one PATH" in answer.err) == (2, True)
+def test_an_error_is_looked_up_in_several_paths(run: Run, tmp_path: Path) -> None:
+    old = fixture_dir("derby_databases") / "page-older-than-log"
+    cut = fixture_dir("derby_databases") / "cut-in-group-with-internal-commit"
+    answer = run("explain", "--error", "XSDB4", cut, old)
+    assert answer.code == 1
+    assert f"{old} shows it" in answer.out
+    assert f"{cut} does not show it" in answer.out
+    answer = run("explain", "--error", "XSDB4", cut, tmp_path / "gone")
+    assert (answer.code, "gone" in answer.out) == (2, True)

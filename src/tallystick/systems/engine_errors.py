@@ -18,12 +18,14 @@ class EngineError:
         meaning: what is the case, one sentence.
         advice: what to do, and what not to.
         reasons: codes of `Judgement.reason` that show it; none where no log or file beside it does.
+        wraps: it says nothing but that another error follows, which is the one to look up.
     """
 
     code: str
     meaning: str
     advice: str
     reasons: tuple[str, ...] = ()
+    wraps: bool = False
 
 
 EngineErrors = Mapping[str, EngineError]

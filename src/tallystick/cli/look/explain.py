@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
@@ -37,7 +39,8 @@ from tallystick.cli.output import (
 from tallystick.cli.phrases import phrase
 from tallystick.reading import explain
 from tallystick.reading.databases import strangers
-from tallystick.reading.engine_errors import LookedUp, look_up
+from tallystick.reading.discovery import path_of
+from tallystick.reading.engine_errors import LookedUp, like_codes, look_up
 from tallystick.reading.results import Explanation, amount, counts, headline, is_severe
 from tallystick.reading.triaging import GRAVEST_FIRST
 from tallystick.records import Answer, Difference, Finding, Severity, State, Verdict
@@ -48,7 +51,9 @@ SHORT = 40
 
 @click.command()
 @click.argument("paths", nargs=-1, type=GivenPath())
-@click.option("--error", metavar="CODE", help="Say what an error of an original means.")
+@click.option(
+    "--error", metavar="TEXT", help="Say what an error of an original means: its code or message."
+)
 @click.option("--log-only", is_flag=True, help="Judge the log alone, not what is beside it.")
 @as_json
 @reading_options
@@ -60,38 +65,52 @@ def command(paths: tuple[str, ...], error: str | None, as_json: bool, **options:
     the two part.
 
     With --error what an error of an original means, as XSDB4, 90030 or a message with one in it;
-    with PATH, too, which databases below it show that error.
+    with PATHS, too, which databases below them show that error.
     """
     if error is not None:
-        if len(paths) > 1:
-            raise click.UsageError("--error takes one PATH")
-        _explain_error(error, next(iter(paths), None), as_json=as_json, **options)
+        _explain_error(*_in_order(error, paths), as_json=as_json, **options)
     if not paths:
         raise click.UsageError("Missing argument 'PATHS...'.")
     reply(partial(explain, whole=as_json), paths, _show, as_json=as_json, **options)
 
 
-def _explain_error(text: str, path: str | None, *, as_json: bool, **options: Any) -> NoReturn:
-    found = look_up(text, path, read_options(**options))
+def _in_order(text: str, paths: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return the text of an error and the paths, also where a path was given for the error."""
+    if os.path.lexists(text):
+        for at, one in enumerate(paths):
+            if not os.path.lexists(one) and look_up(one).errors:
+                return one, (path_of(text), *paths[:at], *paths[at + 1 :])
+    return text, paths
+
+
+def _explain_error(text: str, paths: tuple[str, ...], *, as_json: bool, **options: Any) -> NoReturn:
+    found = look_up(text, paths or None, read_options(**options))
     if as_json:
         print_json(found.to_dict())
     elif not found.errors:
         complain(_unknown_error(text, found), found.exit_code)
     else:
-        _show_errors(Printer(), found)
+        _show_errors(Printer(), found, paths)
     raise SystemExit(found.exit_code)
 
 
 def _unknown_error(text: str, found: LookedUp) -> str:
     """Return what is said of a text without a known code: near ones, or how many there are."""
     codes = {code.lower(): code for code in found.known}
-    near = [codes[one] for one in get_close_matches(text.lower(), codes)]
+    words = like_codes(text)
+    alike = [codes[one] for word in words or [text] for one in _near(word, codes)]
     counts = ", ".join(f"{len(codes):,} of {system}" for system, codes in found.codes.items())
-    meant = f"did you mean {', '.join(near)}?" if near else f"known are {counts}"
-    return f"no error of an original is known by that; {meant} (--json lists all)"
+    near = ", ".join(dict.fromkeys(alike))
+    meant = f"did you mean {near}?" if near else f"known are {counts}"
+    what = " or ".join(words) or "that"
+    return f"no error of an original is known by {what}; {meant} (--json lists all)"
 
 
-def _show_errors(out: Printer, found: LookedUp) -> None:
+def _near(word: str, codes: Iterable[str]) -> list[str]:
+    return get_close_matches(word.lower(), codes)
+
+
+def _show_errors(out: Printer, found: LookedUp, paths: tuple[str, ...]) -> None:
     for system, one in found.errors:
         out.line((one.code, "bold"), f"  {system}: {one.meaning}")
         out.line(f"  {one.advice}", style="italic")
@@ -99,9 +118,14 @@ def _show_errors(out: Printer, found: LookedUp) -> None:
         what = "shows it" if shows else "does not show it"
         words = (judgement.words, ANSWER_STYLES[judgement.answer])
         out.line(words, "  ", Whole(path), f" {what}: {judgement.text}")
+    if paths and not found.answers:
+        of = " or ".join(dict.fromkeys(system for system, _ in found.errors))
+        out.line(f"No log of {of} is there to look at: ", Whole(", ".join(paths)))
+    print_problems(out, found.unread, [])
     if found.repair:
         out.line("What other bytes prove is mended in a copy by:")
-        out.line(Whole(f"    {found.repair}"), style="bold")
+        for command in found.repair.split("\n"):
+            out.line(Whole(f"    {command}"), style="bold")
 
 
 def _show(out: Printer, answer: Explanation) -> None:

@@ -202,6 +202,11 @@ REASONS = reasons(
     ),
 )
 
+_NEXT = (
+    'Look up the error that follows it: after "Caused by" in the stack trace, or in the log of '
+    "the application"
+)
+
 ERRORS = engine_errors(
     EngineError(
         "CorruptedTransactionLogException",
@@ -209,5 +214,12 @@ ERRORS = engine_errors(
         f"{_START_OVER}. Keep both files before any start: with skipCorruptedLogs the manager goes "
         "on without the decisions that it cannot read",
         ("start-refused", "damaged"),
+    ),
+    EngineError(
+        "InitializationException",
+        "The manager did not start. This only wraps the error that says why.",
+        _NEXT,
+        ("start-refused",),
+        wraps=True,
     ),
 )

@@ -247,11 +247,19 @@ REASONS = reasons(
     ),
 )
 
+_NEXT = (
+    "Look up the error that follows it: below it in derby.log, which lies where the process was "
+    'started or in derby.system.home, after "Caused by" in a stack trace, or from '
+    "getNextException() in Java"
+)
+
 ERRORS = engine_errors(
     EngineError(
         "XJ040",
-        "The database did not start; the next exception in the chain says why.",
-        "Look up the error that follows it",
+        "The database did not start. This only wraps the error that says why.",
+        _NEXT,
+        ("no-boot", "part-refused", "encrypted"),
+        wraps=True,
     ),
     EngineError(
         "XJ004",
@@ -303,9 +311,10 @@ ERRORS = engine_errors(
     ),
     EngineError(
         "XSLA7",
-        "A change in the log cannot be redone; the next exception says why.",
-        "Look up the error that follows it",
+        "A change in the log cannot be redone. This only wraps the error that says why.",
+        _NEXT,
         ("part-refused", "no-boot", "boot-depends"),
+        wraps=True,
     ),
     EngineError(
         "XSLAB",
@@ -340,8 +349,10 @@ ERRORS = engine_errors(
     ),
     EngineError(
         "XBM01",
-        "The boot failed; the next exception in the chain says why.",
-        "Look up the error that follows it",
+        "The boot failed. This only wraps the error that says why.",
+        _NEXT,
+        ("no-boot", "part-refused", "encrypted"),
+        wraps=True,
     ),
     EngineError(
         "XBM02",
@@ -481,7 +492,8 @@ ERRORS = engine_errors(
     EngineError(
         "XSDBA",
         "An object could not be made on a page of a container.",
-        "Look up the error that follows it",
+        _NEXT,
+        wraps=True,
     ),
     EngineError(
         "XSDBB",
@@ -549,8 +561,9 @@ ERRORS = engine_errors(
     EngineError(
         "XSDG3",
         "The first page of a container, which describes it, cannot be read or written.",
-        "Look up the error that follows it; look at the rights and the disk of seg0",
+        f"{_NEXT}; look at the rights and the disk of seg0",
         ("part-refused",),
+        wraps=True,
     ),
     EngineError(
         "XSDG4",
@@ -619,13 +632,14 @@ ERRORS = engine_errors(
     ),
     EngineError(
         "XSLA6",
-        "Recovery failed; the next exception in the chain says why.",
-        "Look up the error that follows it; keep a copy of log and seg0 of this moment",
+        "Recovery failed. This only wraps the error that says why.",
+        f"{_NEXT}; keep a copy of log and seg0 of this moment",
         (
             "no-boot",
             "part-refused",
             "boot-depends",
         ),
+        wraps=True,
     ),
     EngineError(
         "XSLA8",
@@ -739,8 +753,9 @@ ERRORS = engine_errors(
     ),
     EngineError(
         "XSTB0",
-        "A transaction cannot be rolled back; the next exception says why.",
-        "Look up the error that follows it",
+        "A transaction cannot be rolled back. This only wraps the error that says why.",
+        _NEXT,
+        wraps=True,
     ),
     EngineError(
         "XSTB2",
@@ -789,8 +804,9 @@ ERRORS = engine_errors(
     ),
     EngineError(
         "XJ041",
-        "The database could not be made; the next exception in the chain says why.",
-        "Look up the error that follows it",
+        "The database could not be made. This only wraps the error that says why.",
+        _NEXT,
+        wraps=True,
     ),
     EngineError(
         "XJ048",
@@ -806,5 +822,171 @@ ERRORS = engine_errors(
         "XJ081",
         "Attributes that create, restore or recover contradict each other.",
         "Give one of them",
+    ),
+    EngineError(
+        "XJ001",
+        "An exception of Java itself, whose class the message names, ended the start or the "
+        "statement.",
+        _NEXT,
+        wraps=True,
+    ),
+    EngineError(
+        "XJ015",
+        "Derby was shut down in order, which it says by this.",
+        "Nothing is to be done",
+    ),
+    EngineError(
+        "08000",
+        "A thread was interrupted, and Derby closed its connection.",
+        "Find what interrupts threads of the application; then connect again",
+    ),
+    EngineError(
+        "08001",
+        "The server of Derby cannot be reached.",
+        "Look at host and port, and whether the server runs; the files are not the cause",
+    ),
+    EngineError(
+        "08003",
+        "The connection is closed: an earlier error, or a shutdown, has done it.",
+        "Look for the first error in derby.log",
+    ),
+    EngineError(
+        "08004",
+        "The connection was refused: user or password are wrong, or the server finds no such "
+        "database.",
+        "Look at user, password and the path in the URL; that the database did not start stands in "
+        "derby.log of the server",
+    ),
+    EngineError(
+        "08006",
+        "The database was shut down in order, which Derby says by this; of a client, its "
+        "connection to the server broke.",
+        "After a shutdown nothing is to be done; else look for the first error in derby.log of the "
+        "server",
+    ),
+    EngineError(
+        "58009",
+        "Client and server of Derby did not understand each other, and the connection broke.",
+        "Look for the first error in derby.log of the server",
+    ),
+    EngineError(
+        "XJ028",
+        "The URL is none that Derby understands.",
+        "Look at the URL; the files of the database are not the cause",
+    ),
+    EngineError(
+        "XJ049",
+        "Attributes of the URL that make the database contradict each other.",
+        "Look at the URL; the files of the database are not the cause",
+    ),
+    EngineError(
+        "XCY00",
+        "A property has a value that Derby does not take.",
+        "Look at service.properties, derby.properties and the URL",
+    ),
+    EngineError(
+        "XCY03",
+        "service.properties lacks a property that a boot needs.",
+        "Put service.properties of this database back",
+        ("part-refused",),
+    ),
+    EngineError(
+        "XBM03",
+        "The URL names a collation that Derby does not know.",
+        "Look at the URL; the files of the database are not the cause",
+    ),
+    EngineError(
+        "XBM04",
+        "This Java has no collation for the language of the database.",
+        "Start with a Java that has it; the files of the database are not the cause",
+    ),
+    EngineError(
+        "XBM0K",
+        "The URL names a storage that Derby does not know.",
+        "Look at the URL; the files of the database are not the cause",
+    ),
+    EngineError(
+        "XBM0L",
+        "The class of the authentication is not what Derby asks for.",
+        "Look at derby.authentication.provider; the files are not the cause",
+    ),
+    EngineError(
+        "XBM0M",
+        "The class of the authentication cannot be made.",
+        "Look at derby.authentication.provider; the files are not the cause",
+    ),
+    EngineError(
+        "XBM0N",
+        "The driver of JDBC cannot be registered.",
+        "Start with all jars of Derby of one version; the files of the database are not the cause",
+    ),
+    EngineError(
+        "XBM0T",
+        "The URL does not tell which storage is meant.",
+        "Look at the URL; the files of the database are not the cause",
+    ),
+    EngineError(
+        "XBM0U",
+        "A class that the files name by its number is not in these jars: a later version wrote "
+        "them, or they are damaged.",
+        "Start with the version that had the database last, and all its jars",
+        ("no-boot", "part-refused"),
+    ),
+    EngineError(
+        "XBM0V",
+        "A class that the files name cannot be loaded: jars are missing, or of another version.",
+        "Start with all jars of Derby of one version; the files of the database are not the cause",
+    ),
+    EngineError(
+        "XBM0W",
+        "A class that the files name cannot be made: jars are of another version.",
+        "Start with all jars of Derby of one version; the files of the database are not the cause",
+    ),
+    EngineError(
+        "XBM0X",
+        "The URL names a language that Derby does not know.",
+        "Look at the URL; the files of the database are not the cause",
+    ),
+    EngineError(
+        "XBCX0",
+        "The provider of the encryption raised an error.",
+        _NEXT,
+        ("encrypted",),
+        wraps=True,
+    ),
+    EngineError(
+        "XBCXF",
+        "The provider of the encryption is not on the class path.",
+        "Install the provider that encrypted the database; the files are not the cause",
+    ),
+    EngineError(
+        "XBCXG",
+        "The provider does not have the algorithm of the encryption.",
+        "Install the provider that encrypted the database; the files are not the cause",
+    ),
+    EngineError(
+        "40XT0",
+        "The store met a state that its code does not expect.",
+        "Copy the database before any other start; look for the first error in derby.log",
+    ),
+    EngineError(
+        "XSLB1",
+        "A change could not be written to the log, most likely as it is too large.",
+        "Copy the database before any other start; look for the first error in derby.log",
+    ),
+    EngineError(
+        "XSLB2",
+        "A change is too large for the log.",
+        "Write it in smaller pieces; the files are not the cause",
+    ),
+    EngineError(
+        "XSLB6",
+        "A record of length 0 was to be written to the log.",
+        "Look for the first error in derby.log",
+    ),
+    EngineError(
+        "XSLB9",
+        "The log was stopped: an earlier error, or a shutdown, has done it.",
+        "Look for the first error in derby.log",
     ),
 )

@@ -319,6 +319,11 @@ REASONS = reasons(
     ),
 )
 
+_NEXT = (
+    'Look up the error that follows it: after "Caused by" in the stack trace, or in the file '
+    ".trace.db beside the database"
+)
+
 ERRORS = engine_errors(
     EngineError(
         "90020",
@@ -542,5 +547,22 @@ ERRORS = engine_errors(
         "90149",
         "No database is found there, and remote URLs make none.",
         "Look at the path: the URL leaves .h2.db, or .mv.db, out",
+    ),
+    EngineError(
+        "8000",
+        "The database did not open. This only wraps the error that says why.",
+        _NEXT,
+        ("does-not-open", "encrypted"),
+        wraps=True,
+    ),
+    EngineError(
+        "28000",
+        "User or password is wrong, or the database asks for both.",
+        "Give those of a user of this database; the file is not the cause",
+    ),
+    EngineError(
+        "90067",
+        "The connection to the server of H2 broke, or the server cannot be reached.",
+        "Look whether the server runs; the error that closed the database stands in its trace file",
     ),
 )

@@ -307,6 +307,11 @@ REASONS = reasons(
     ),
 )
 
+_NEXT = (
+    'Look up the error that follows it: after "Caused by" below it in log/artemis.log of the '
+    "broker, or in server.log of the application server"
+)
+
 ERRORS = engine_errors(
     EngineError(
         "AMQ149001",
@@ -341,5 +346,150 @@ ERRORS = engine_errors(
         "AMQ144007",
         "A file of the journal is shorter than its header: Artemis removes it.",
         "A crash while a file is created leaves such a file, and nothing was in it",
+    ),
+    EngineError(
+        "AMQ224000",
+        "The start of the broker failed. This only wraps the error that says why.",
+        _NEXT,
+        ("load-refused", "part-refused"),
+        wraps=True,
+    ),
+    EngineError(
+        "AMQ224097",
+        "The broker did not start. This only wraps the error that says why.",
+        _NEXT,
+        ("load-refused", "part-refused"),
+        wraps=True,
+    ),
+    EngineError(
+        "AMQ222010",
+        "A file of the broker could not be read or written, and the broker stops.",
+        "Make room, or look at the disk and at the file that the message names; then start again",
+    ),
+    EngineError(
+        "AMQ149000",
+        "A file of the journal cannot be renamed.",
+        "Look at the rights of its folder, and for a process that has it open",
+    ),
+    EngineError(
+        "AMQ149003",
+        "A file of the journal was used that is not open.",
+        "Look for the first error in artemis.log",
+    ),
+    EngineError(
+        "AMQ149004",
+        "A file of the journal cannot be opened.",
+        "Look at the rights of the file and its folder; then start again",
+    ),
+    EngineError(
+        "AMQ149005",
+        "A message is larger than a record of the journal may be: it was not sent, and nothing is "
+        "damaged.",
+        "Put large properties of the message into its body",
+    ),
+    EngineError(
+        "AMQ221005",
+        "A large message was not sent to its end: the start deletes its file.",
+        "Nothing of it was acknowledged, if the whole journal is there",
+    ),
+    EngineError(
+        "AMQ221015",
+        "Messages of pages were taken from a queue that the bindings do not have: the start "
+        "deletes the note.",
+        "Keep a copy of the broker before any start; look whether bindings and journal are of one "
+        "moment",
+        ("part-lost",),
+    ),
+    EngineError(
+        "AMQ221018",
+        "No record names a large message: the start deletes its file.",
+        "Keep a copy of the broker before any start; look whether journal and large messages are "
+        "of one moment",
+        ("part-lost", "records-lost"),
+    ),
+    EngineError(
+        "AMQ221019",
+        "No queue has a message of the journal: the start deletes it.",
+        "Keep a copy of the broker before any start; look whether bindings and journal are of one "
+        "moment",
+        ("part-lost", "records-lost"),
+    ),
+    EngineError(
+        "AMQ221034",
+        "The broker waits for the lock of its journal: another broker has it open.",
+        "End that broker, or leave this one as its backup; delete no server.lock while one runs",
+    ),
+    EngineError(
+        "AMQ222005",
+        "A divert in broker.xml has no address to forward to, and is not made.",
+        "Mend broker.xml; the files of the broker are not the cause",
+    ),
+    EngineError(
+        "AMQ222028",
+        "A page that the journal names is not there: its messages are taken to be read.",
+        "Keep a copy of the broker before any start; put the pages of the same moment back",
+        ("part-lost",),
+    ),
+    EngineError(
+        "AMQ222030",
+        "A page was read in part, and is renamed to .invalidPage.",
+        "Keep a copy of the broker before any start; put the page of the same moment back",
+        ("part-lost",),
+    ),
+    EngineError(
+        "AMQ222033",
+        "A page ends within a message, which is not read.",
+        "A crash leaves such a page, and nothing of that message was acknowledged; else put the "
+        "page of the same moment back",
+        ("part-lost",),
+    ),
+    EngineError(
+        "AMQ222035",
+        "A folder of pages lacks address.txt: its pages are not read.",
+        "Put address.txt of that folder back",
+        ("part-lost",),
+    ),
+    EngineError(
+        "AMQ222043",
+        "The bindings do not have the queue of a message, which is dropped.",
+        "Keep a copy of the broker before any start; look whether bindings and journal are of one "
+        "moment",
+        ("part-lost",),
+    ),
+    EngineError(
+        "AMQ222045",
+        "The bindings do not have the queue of a message of a prepared transaction, which is "
+        "dropped.",
+        "Keep a copy of the broker before any start; look whether bindings and journal are of one "
+        "moment",
+        ("part-lost", "beside-the-log"),
+    ),
+    EngineError(
+        "AMQ222047",
+        "The bindings do not have the queue of a note about pages.",
+        "Keep a copy of the broker before any start; look whether bindings and journal are of one "
+        "moment",
+        ("part-lost",),
+    ),
+    EngineError(
+        "AMQ222049",
+        "A record of the journal is of a kind that this version does not know.",
+        "Start the version that wrote it; it may be damaged, too",
+        ("records-lost", "damaged"),
+    ),
+    EngineError(
+        "AMQ222210",
+        "The disk is fuller than max-disk-usage: the broker takes no messages.",
+        "Make room; nothing is damaged",
+    ),
+    EngineError(
+        "AMQ222212",
+        "The disk is full: the broker takes no messages for an address.",
+        "Make room; nothing is damaged",
+    ),
+    EngineError(
+        "AMQ224008",
+        "An id could not be written to the journal.",
+        "Make room, or look at the disk; then start again",
     ),
 )
