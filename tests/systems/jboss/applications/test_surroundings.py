@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import tallystick
 from tallystick.reading.results import headline
 from tallystick.records import Answer, Part, Verdict
+from tallystick.systems.jboss.applications.broker_xml import broker_settings
 from tallystick.systems.jboss.format.layout import Item, RecordType
 from tallystick.systems.jboss.format.messages import (
     ACKNOWLEDGED,
@@ -298,6 +300,75 @@ def test_a_journal_in_a_database_is_not_in_the_files(
         assert answer(data)[:2] == expected  # a start does not read it
     shutil.rmtree(data / "journal")
     assert bindings_judged(data).judgement.answer is Answer.CANNOT_TELL
+
+
+WHOLE_XML = (
+    '<?xml version="1.0"?>\n<!DOCTYPE configuration [<!ENTITY a "b">]>\n'
+    '<configuration xmlns="urn:activemq" xmlns:xi="x"><!-- <a> --><core a="1 > 0">'
+    "<name><![CDATA[<no tag>]]></name><xi:include href='a.xml'/></core></configuration>\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "broker.xml is empty"),
+        (b" \n", "broker.xml is empty"),
+        (bytes(4096), "broker.xml is empty"),
+        (b"<configuration><core><name>a</name>", "<core> is not closed"),
+        (b"<configuration><core></configuration>", "</configuration> closes nothing"),
+        (b"<configuration></configuration><core/>", "goes on after its end"),
+        (b"<configuration></configurat", "<configuration> is not closed"),
+        (b"<configuration/><", "is no whole XML"),
+        (b"no XML", "is no whole XML"),
+        (WHOLE_XML.encode(), ""),
+        (WHOLE_XML.encode("utf-16"), ""),
+    ],
+)
+@pytest.mark.parametrize("place", ["etc/broker.xml", "data/broker.xml"])
+def test_settings_with_which_no_broker_starts_are_named(
+    text: bytes, says: str, place: str, tmp_path: Path
+) -> None:
+    data = broker(tmp_path)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / place).write_bytes(text)
+    one, parts = judged(data)
+    if not says:
+        assert one.judgement.answer is Answer.SAFE
+        return
+    assert (one.judgement.answer, one.judgement.reason) == DOUBTED
+    assert one.log_judgement.answer is Answer.SAFE
+    assert parts[-1].part == "settings"
+    assert parts[-1].path == str(tmp_path / place)
+    assert says in parts[-1].why
+    assert "presumed to be as its defaults have it" in parts[-1].why
+    assert bindings_judged(data).judgement.answer is Answer.CANNOT_TELL
+    gone("bindings", "large-messages")(data)
+    assert answer(data)[0] is Answer.LOSES  # which is graver
+    assert judged(data, log_only=True)[0].judgement.answer is Answer.SAFE
+
+
+@pytest.mark.parametrize("piece", ["<!--", "<![CDATA[", "<?", "<!DOCTYPE [", '<a "', "<a", "</a>"])
+def test_broken_settings_take_no_time(piece: str, tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "broker.xml").write_text("<a>" + piece * 100_000)
+    before = time.process_time()
+    assert broker_settings(str(tmp_path), str(tmp_path / "journal")).damage
+    assert time.process_time() - before < 5
+
+
+def test_settings_that_cannot_be_read_are_named_and_a_journal_alone_is_none(
+    tmp_path: Path,
+) -> None:
+    data = broker(tmp_path)
+    for name in ("bindings", "large-messages", "paging"):
+        shutil.rmtree(data / name, ignore_errors=True)
+    (data / "broker.xml").symlink_to("broker.xml")
+    found = judged(data)[0]
+    assert (found.judgement.answer, found.judgement.reason)[0] is not Answer.SAFE
+    around = found.surroundings
+    assert around is not None
+    assert (around.kind, around.parts[-1].part) == ("broker", "settings")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 In: the data directory of a broker, and the folder of a journal. Out: `BrokerSettings`, empty where
 no such file lies beside them, or where it names another journal. Only what decides which files a
 start reads is looked for, by its elements; what a file includes, or has as ``${property}``, is not.
+A file that is empty, cut or cannot be read is ``damage``: the broker does not start with it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from tallystick.storage.source import folder_above, same_place
 from tallystick.systems.surroundings import open_part
 
 FILE_NAME: Final = "broker.xml"
-_COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
+_COMMENT: Final = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_APART: Final = re.compile(
+    r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)"
+    r"|<!DOCTYPE[^>\[]*(?:>|\[.*?(?:\]\s*>|\Z)|\Z)",
+    re.DOTALL,
+)
+_TAG: Final = re.compile(r"""<(/?)([^\s<>/'"=]+)(?:"[^"<]*"|'[^'<]*'|[^<>"'])*?(/?)>""")
+"""Each of these takes a time that grows with the text, also where nothing ends what it begins."""
+_WIDE: Final = (b"\xff\xfe", b"\xfe\xff")
+"""Begins a file of which each letter has two bytes."""
 _FOLDER: Final = re.compile(r"<([a-z-]+)-directory>\s*([^<$]+?)\s*</")
 _DATABASE: Final = re.compile(r"<(?:\w+:)?database-store[\s>]")
 
@@ -32,34 +42,63 @@ class BrokerSettings:
         in_database: whether the broker keeps its journals in a database, by JDBC.
         elsewhere: the journal that it names below its own folder where that is not the one asked
             for; then the others are as without a file.
+        damage: why the broker does not start with the file; empty where nothing is seen.
     """
 
     path: str = ""
     folders: Mapping[str, str] = field(default_factory=dict)
     in_database: bool = False
     elsewhere: str = ""
+    damage: str = ""
 
 
 def broker_settings(broker: str, folder: str) -> BrokerSettings:
     """Return what the settings beside a data directory say, if they are those of this journal."""
-    above, elsewhere = folder_above(broker), ""
+    above, elsewhere, damaged = folder_above(broker), "", BrokerSettings()
     for path, home in ((f"{broker}/{FILE_NAME}", broker), (f"{above}/etc/{FILE_NAME}", above)):
         try:
             source = open_part(path)
-        except LogUnreadableError:
+        except LogUnreadableError as error:
+            damaged = BrokerSettings(path, damage=str(error))
             continue
         if source is None:
             continue
         with source:
-            text = _COMMENT.sub("", bytes(source.data).decode("utf-8", "replace"))
+            text = _COMMENT.sub("", _text(bytes(source.data)))
         folders = {part: _below(home, one) for part, one in _FOLDER.findall(text)}
         named = (folders.get("journal", folder), folders.get("bindings", ""))
         if any(same_place(folder, one) for one in named if one):
-            return BrokerSettings(path, folders, _DATABASE.search(text) is not None)
+            in_database = _DATABASE.search(text) is not None
+            return BrokerSettings(path, folders, in_database, damage=_damage(text))
         # A place that is absolute is one of the machine that this was copied from, as a rule.
         if folders["journal"].startswith(f"{home}/"):
             elsewhere = elsewhere or folders["journal"]
-    return BrokerSettings(elsewhere=elsewhere)
+    return BrokerSettings(elsewhere=elsewhere) if elsewhere else damaged
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-16" if data.startswith(_WIDE) else "utf-8", "replace")
+
+
+def _damage(text: str) -> str:
+    """Return why a text without comments is no whole XML; empty if it is, as its tags tell."""
+    text = _APART.sub("", text)
+    if not text.strip("\ufeff\0 \t\r\n"):
+        return f"{FILE_NAME} is empty"
+    open_tags, whole = list[str](), False
+    for tag in _TAG.finditer(text):
+        if whole:
+            return f"{FILE_NAME} goes on after its end"
+        if tag[1]:
+            if not open_tags or open_tags.pop() != tag[2]:
+                return f"{FILE_NAME} is no whole XML: </{tag[2]}> closes nothing"
+        elif not tag[3]:
+            open_tags.append(tag[2])
+        whole = not open_tags
+    if open_tags:
+        return f"{FILE_NAME} is no whole XML: <{open_tags[-1]}> is not closed"
+    rest = _TAG.sub("", text)
+    return f"{FILE_NAME} is no whole XML" if "<" in rest or not whole else ""
 
 
 def _below(home: str, path: str) -> str:

@@ -14,13 +14,18 @@ each leaves its ids in bindings and journal, and transactions with messages in p
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
 from tallystick.printable import counted
 from tallystick.records import Answer, AtStake, Part, Surroundings
-from tallystick.storage.source import logical_name
-from tallystick.systems.jboss.applications.broker_xml import FILE_NAME, broker_settings
+from tallystick.storage.source import folder_above, logical_name
+from tallystick.systems.jboss.applications.broker_xml import (
+    FILE_NAME,
+    BrokerSettings,
+    broker_settings,
+)
 from tallystick.systems.jboss.applications.large_messages import large_part
 from tallystick.systems.jboss.applications.needs import IF_COMMITTED, Known, Needs, needs_of
 from tallystick.systems.jboss.applications.paging import (
@@ -61,6 +66,22 @@ def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
         why = f"A broker reads files that end in .{extension.lower()}, not in .{extension}: it "
         return Surroundings(broker, BROKER, (_renamed(folder, why),))
     settings = broker_settings(broker, folder)
+    found = _with_settings(folder, extension, known, settings, places)
+    if extension not in _BROKERS or not settings.damage:
+        return found
+    parts = (*found.parts, _unread_settings(settings))
+    return replace(found, path=broker, kind=BROKER, parts=parts)
+
+
+def _with_settings(
+    folder: str,
+    extension: str,
+    known: Known,
+    settings: BrokerSettings,
+    places: dict[str, Place],
+) -> Surroundings:
+    """Return what a start opens besides the journal, by its settings."""
+    broker = folder_above(folder.rstrip("/") or "/")
     if extension in _BROKERS and settings.in_database:
         return Surroundings(broker, BROKER, (_in_database(settings.path),), reads_log=False)
     if extension in _BROKERS and settings.elsewhere and not names_beside(settings.elsewhere):
@@ -105,6 +126,19 @@ def _renamed(path: str, why: str) -> Part:
     why += "takes that to be empty until the name is changed."
     decided_by = "whether they are renamed before the start"
     return renamed_part(path, LAYOUT, why, decided_by)
+
+
+def _unread_settings(settings: BrokerSettings) -> Part:
+    """Return the part that the settings are where no broker starts with them."""
+    why = (
+        f"{settings.damage}: the broker does not start with it. Where it keeps its files is "
+        "presumed to be as its defaults have it, but for what can be read there."
+    )
+    decided_by = f"the {FILE_NAME} with which the broker is to start"
+    return Part(
+        "settings", settings.path, LAYOUT, True, False, why, Answer.CANNOT_TELL, AtStake(),
+        decided_by,
+    )  # fmt: skip
 
 
 def _in_database(path: str) -> Part:
