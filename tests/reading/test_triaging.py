@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,29 @@ def test_a_path_is_quoted_so_that_a_shell_gives_it_back(name: str) -> None:
         ["bash", "-c", f"printf %s {quoted}"], capture_output=True, check=True
     ).stdout
     assert given.decode().removeprefix("./") == name
+
+
+def _gone_device(database: Path) -> None:
+    properties = database / "service.properties"
+    properties.write_text(f"logDevice=/nowhere/at/all\n{properties.read_text()}")
+    shutil.rmtree(database / "log")
+
+
+def _dangling(database: Path) -> None:
+    shutil.rmtree(database / "log")
+    (database / "log").symlink_to("gone")
+
+
+@pytest.mark.parametrize(
+    "change", [_gone_device, _dangling, lambda one: shutil.rmtree(one / "log")]
+)
+def test_a_command_names_a_path_that_is_there(
+    change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    database = tmp_path / "db"
+    shutil.copytree(fixture_dir("derby_databases") / "page-older-than-log", database)
+    change(database)
+    (one,) = tallystick.triage(tmp_path).logs
+    assert one.path == str(database)
+    assert one.command == f"tallystick explain {database}"
+    assert tallystick.explain(database).logs[0].judgement == one.judgement

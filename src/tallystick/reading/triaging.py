@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tallystick.printable import printable, shell_quoted, shell_words
@@ -25,6 +26,7 @@ from tallystick.reading.results import (
 from tallystick.reading.settled import Observer
 from tallystick.reading.survey import Paths, Progress, Survey, survey
 from tallystick.records import Answer, Finding, Judgement, State, Surroundings
+from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import LogSource, ReadOptions
 
 GRAVEST_FIRST = (Answer.LOSES, Answer.REFUSES, Answer.CANNOT_TELL, Answer.SAFE)
@@ -185,9 +187,7 @@ def _triaged(
 ) -> TriagedLog:
     source, answer = seen.source, database.judgement
     fine = answer.answer is Answer.SAFE and seen.agree and not seen.severe
-    path, in_doubt = _path(source), seen.in_doubt
-    if len(database.logs) > 1:
-        path = database.path
+    path, in_doubt = _path(source, database), seen.in_doubt
     whole = shell_quoted(path) if estate is None else shell_words(found.paths)
     command = _command(found, source, answer, shell_quoted(path), fine=fine)
     by_others = _answer(seen, estate) is not seen.judgement
@@ -196,9 +196,17 @@ def _triaged(
     return TriagedLog(database, path, source.system, answer, in_doubt, seen.agree, fine, command)
 
 
-def _path(source: LogSource) -> str:
-    """Return a file of a log that shares its folder with others, which stands for it."""
-    return source.files[0] if source.name and source.files else source.path
+def _path(source: LogSource, database: Database) -> str:
+    """Return what a command about a log names, which is there.
+
+    A file stands for a log that shares its folder with others, and the database for several logs,
+    and for one whose folder is gone: a setting, or a layout, has named that.
+    """
+    if len(database.logs) > 1:
+        return database.path
+    path = source.files[0] if source.name and source.files else source.path
+    there = is_remote(path) or Path(path).exists()
+    return path if there else source.database or database.path
 
 
 def _command(
