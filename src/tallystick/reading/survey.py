@@ -60,6 +60,7 @@ from tallystick.records import (
     Finding,
     Judgement,
     Outcome,
+    Part,
     Record,
     Severity,
     Transaction,
@@ -580,26 +581,31 @@ def verify(
 ) -> Verification:
     """Return the findings of every log below ``path``.
 
-    A log that `explain` does not call fine has one at least.
+    A log that `explain` does not call fine has one at least, and so has what a restart opens
+    besides the log and does not fit.
     """
     found = survey(path, options=options).refuse_unknown_settings()
     gathered = found.gatherer()
     of_logs: list[tuple[Observer, list[Finding], Judgement, bool]] = []
+    parts: dict[Part, Observer] = {}
     for log in found.observers(progress):
         with found.guard(log.source):
             seen = log.observe(lambda reading: reading.verdict())
             own, agree = seen.value.judgement, not seen.value.differences
             of_logs.append((log, seen.findings, own, agree))
+            parts = dict.fromkeys(_deciding(seen.value), log) | parts
             gathered.add(seen.reading, seen.findings, own)
     estate = gathered.judged(found.problems)
     findings = list(estate.findings) if estate is not None else []
+    texts = {one.why for one in parts}
     # Not before all logs were read: what they say together may change the answer about one.
     for log, of_log, own, agree in of_logs:
         judgement = own if estate is None else estate.logs.get(log_name(log.source), own)
         safe = judgement.answer is Answer.SAFE and agree
         told = judgement is not own and judgement.answer is Answer.LOSES  # by all logs together
         findings += of_log
-        if not (safe or told) and not any(map(is_severe, of_log)):
+        findings += [_not_fitting(log, one) for one, of in parts.items() if of is log]
+        if not (safe or told) and not any(map(is_severe, of_log)) and judgement.text not in texts:
             findings.append(_not_safe(log, judgement))
     return Verification(found.path, len(found.logs), findings + found.problems, estate)
 
@@ -626,7 +632,31 @@ def error_finding(source: LogSource, error: TallystickError | OSError) -> Findin
 def _not_safe(log: Observer, judgement: Judgement) -> Finding:
     build = log.system.findings_of(log_name(log.source))
     text = f"{judgement.words}: {judgement.text}"
-    return build(NOT_SAFE.code, text, file=next(iter(log.source.files), None))
+    files = log.source.files
+    return build(NOT_SAFE.code, text, file=files[0] if len(files) == 1 else log.source.path)
+
+
+def _deciding(verdict: Verdict) -> list[Part]:
+    """Return the parts beside a log from which a refusal, a loss or the answer follows."""
+    parts = [] if verdict.surroundings is None else verdict.surroundings.parts
+    grave = (Answer.REFUSES, Answer.LOSES)
+    return [
+        one for one in parts
+        if one.answer in grave
+        or (one.answer is not Answer.SAFE and one.why == verdict.judgement.text)
+    ]  # fmt: skip
+
+
+def _not_fitting(log: Observer, part: Part) -> Finding:
+    """Return what is found about a part beside a log, with where it is, or would be."""
+    advice = "Use it and the log from one copy; tallystick explain says what else is beside them"
+    if part.answer is Answer.CANNOT_TELL:
+        advice = f"It would be decided by {part.decided_by or part.path}"
+    elif not part.there:
+        advice = "Look for it where it was moved, or put it back from the copy of the log's moment"
+    text = f"{Judgement(part.answer).words}: {part.why}"
+    build = log.system.findings_of(log_name(log.source))
+    return build(NOT_SAFE.code, text, file=part.path, advice=advice)
 
 
 def _no_times(source: LogSource) -> Finding:

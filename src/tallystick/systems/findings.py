@@ -55,7 +55,8 @@ BEING_WRITTEN = Code(
 NOT_SAFE = Code(
     "not-safe",
     Severity.WARNING,
-    "The answer about the log is not SAFE, or its two verdicts differ, and no damage is found.",
+    "The answer about the log is not SAFE, or its two verdicts differ, and no damage is found; or "
+    "what a restart opens besides it is missing or does not fit.",
     "`tallystick explain` says why, and what would decide it",
 )
 """The row for logs that only their verdict speaks against; every table has it."""

@@ -8,6 +8,7 @@ import click
 
 from tallystick.cli.output import (
     Printer,
+    Whole,
     as_json,
     gravity_of,
     paths_argument,
@@ -39,4 +40,6 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **opti
         order = answer.findings if out.rows is None else sorted(answer.findings, key=gravity_of)
         for finding in order:
             out.finding(finding)
+            if finding.file is None and finding.log and finding.log not in finding.message:
+                out.line("      ", Whole(f"in {finding.log}"), style="dim")
     ctx.exit(answer.exit_code)

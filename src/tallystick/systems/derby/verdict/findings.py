@@ -29,6 +29,10 @@ _NO_CONTROL = (
     "Both control files are unusable: take log.ctrl from the latest backup, with the log files of "
     "that backup, and copy the log folder before anything starts the database"
 )
+_NO_FILE = (
+    "No file of the log is there: look for its folder where it was moved, and at logDevice in "
+    "service.properties; else put the database of the latest backup back, with its log"
+)
 
 
 def find_all(log: LogFiles, path: str, analysis: LogAnalysis, recovery: Recovery) -> list[Finding]:
@@ -73,7 +77,7 @@ def _controls(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
             "control-missing",
             "log.ctrl is missing: a restart reads log1.dat from its start, not from the "
             "checkpoint, and does not look at the mirror",
-            advice=None if intact else _NO_CONTROL,
+            advice=None if intact else _NO_CONTROL if log.files else _NO_FILE,
         )
 
 
@@ -93,6 +97,7 @@ def _missing_files(build: FindingBuilder, log: LogFiles, recovery: Recovery) -> 
             else f"log{number}.dat is missing; what it held can be neither redone nor undone"
             + (f", and the end marker of log{lost - 1}.dat proves it was there" * (number == lost)),
             severity=_missing_severity(number, needed, unread),
+            advice=None if log.files else _NO_FILE,
         )
         for number in sorted((needed | between) - present)
     ]
