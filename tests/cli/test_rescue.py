@@ -17,6 +17,7 @@ from tallystick.errors import LogUnreadableError
 from tallystick.rescue.salvaging import FORMS
 from tests.cli.conftest import Run
 from tests.cli.test_triage import at_terminal
+from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
 from tests.rescue.kit import case, change, content, names, unpacked
 from tests.systems.jboss.applications.test_object_store import NAMES, put
@@ -96,6 +97,32 @@ def test_nothing_to_mend_is_said_and_nothing_written(run: Run, tmp_path: Path) -
     assert answer.code == 1
     assert answer.out == "Nothing to mend: nothing is damaged. No copy was made\n"
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("system", "case", "words", "text"),
+    [
+        ("derby_databases", "page-older-than-log", "REFUSES", "(XSDB4)"),
+        ("brokers", "bindings-missing", "LOSES", "A start drops 153 messages"),
+        ("bitronix", "damaged-missing-second", "REFUSES", "The manager does not start"),
+        ("h2", "corrupt-checksum-2048", "LOSES", "log page 9 is damaged"),
+    ],
+)
+def test_what_no_mend_changes_is_said_as_explain_says_it(
+    system: str, case: str, words: str, text: str, tmp_path: Path, run: Run
+) -> None:
+    log = Path(shutil.copytree(fixture_dir(system) / case, tmp_path / "log"))
+    answer = run("repair", log, "--to", tmp_path / "copy")
+    assert answer.code == 1
+    assert "nothing is damaged" not in answer.out
+    assert f"{words}  {'jboss' if system == 'brokers' else system.partition('_')[0]}  {log}" in (
+        answer.out
+    )
+    assert text in " ".join(answer.out.split())
+    assert answer.out.endswith(f"    tallystick explain {log}\n")
+    (one,) = json.loads(run("repair", log, "--to", tmp_path / "copy", "--json").out)["unmended"]
+    told = json.loads(run("explain", log, "--json").out)["databases"][0]
+    assert (one["answer"], one["reason"]) == (told["answer"], told["reason"])
 
 
 def test_a_salvage_says_what_is_brought_and_left(run: Run, tmp_path: Path) -> None:

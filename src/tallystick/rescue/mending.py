@@ -74,11 +74,25 @@ class MendedLog:
         }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Unmended:
+    """What is not safe, and nothing mends: a database, a log, or all logs together (no system)."""
+
+    system: str
+    path: str
+    judgement: Judgement
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return {"system": self.system, "path": self.path, **self.judgement.to_dict()}
+
+
 @dataclass(slots=True)
 class Repair:
     """What was mended on a copy; without ``mends`` there is no copy.
 
-    ``left`` is damage of the copy, or of the original without one, that nothing proves a mend for.
+    ``left`` is damage of the copy, or of the original without one, that nothing proves a mend for;
+    ``unmended`` is what `explain` does not call safe of an original without a copy.
     """
 
     path: str
@@ -87,6 +101,7 @@ class Repair:
     logs: list[MendedLog] = field(default_factory=list)
     left: list[Finding] = field(default_factory=list)
     whole: bool = False
+    unmended: list[Unmended] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -109,6 +124,7 @@ class Repair:
             "mends": [one.to_dict() for one in self.mends],
             "logs": [one.to_dict() for one in self.logs],
             "left": [one.to_dict() for one in self.left],
+            "unmended": [one.to_dict() for one in self.unmended],
         }
 
 
@@ -144,6 +160,7 @@ def repair(
         answer.left = [one for of_log in before.findings for one in _damage(of_log)]
         answer.left += _damage(before.problems)
         if not patches:
+            answer.unmended = list(_unmended(before))
             return answer
         with naming(target), _copied(origin, target, _to_unpack(found, origin)) as copied:
             for patch in patches:
@@ -296,6 +313,18 @@ def _mend(patch: Patch, origin: Path, copied: Path) -> Iterator[Mend]:
         os.fsync(out.fileno())
     name = logical_name(str(origin)) if relative == os.curdir else relative
     yield Mend(name, offset, before, data, patch.why)
+
+
+def _unmended(found: Explanation) -> Iterator[Unmended]:
+    """Yield what is not safe: each database once, and all logs together."""
+    seen = set[tuple[str, str]]()
+    for one in found.logs:
+        path = one.path if one.surroundings is None else one.surroundings.path
+        if one.judgement.answer is not Answer.SAFE and (one.system, path) not in seen:
+            seen.add((one.system, path))
+            yield Unmended(one.system, path, one.judgement)
+    if found.estate is not None and found.estate.judgement.answer is not Answer.SAFE:
+        yield Unmended("", found.path, found.estate.judgement)
 
 
 def _damage(findings: Iterable[Finding]) -> list[Finding]:

@@ -92,8 +92,25 @@ def _show(out: Printer, found: Repair) -> None:
         out.line(f"Mended in {counted(len(found.mends), 'place')}{left}{copy}", style="bold")
         out.line(Whole(f"    tallystick explain {shell_quoted(found.copy)}"), style="bold")
     else:
-        why = "no other bytes prove what is damaged" if left else "nothing is damaged"
-        out.line(f"Nothing to mend: {why}. No copy was made", style="bold")
+        _show_unmended(out, found)
+
+
+def _show_unmended(out: Printer, found: Repair) -> None:
+    """Print what `explain` does not call safe, and that nothing is mended in it."""
+    for one in found.unmended[:LISTED_MAX]:
+        name = Whole(f"{one.system}  {one.path}") if one.system else "All logs together"
+        out.line((one.judgement.words, ANSWER_STYLES[one.judgement.answer]), "  ", name)
+        wrapped(out, one.judgement.text)
+    _more(out, len(found.unmended))
+    if found.left:
+        why = "no other bytes prove what is damaged"
+    elif found.unmended:
+        why = "no mend that is known would change this"
+    else:
+        why = "nothing is damaged"
+    out.line(f"Nothing to mend: {why}. No copy was made", style="bold")
+    if found.unmended:
+        out.line(Whole(f"    tallystick explain {shell_quoted(found.path)}"), style="bold")
 
 
 def _is_told(log: MendedLog) -> bool:
