@@ -590,7 +590,8 @@ class Verdict:
     ``lost`` (what a restart would lose silently) and ``findings`` (codes and counts).
     ``judgement`` is the answer about what a restart starts; a system that gives none cannot tell.
     ``surroundings`` is what it opens besides the log, None of systems that look for nothing, and
-    ``own`` the answer about the log alone, None where that is the same.
+    ``own`` the answer about the log alone, None where that is the same. ``name`` tells the log from
+    others in the folder ``path``, empty where that is not needed; ``place`` has both.
     """
 
     system: str
@@ -602,6 +603,12 @@ class Verdict:
     judgement: Judgement = Judgement()
     surroundings: Surroundings | None = None
     own: Judgement | None = None
+    name: str = ""
+
+    @property
+    def place(self) -> str:
+        """What the log is called, different for every log."""
+        return f"{self.path}/{self.name}" if self.name else self.path
 
     @property
     def log_judgement(self) -> Judgement:
@@ -609,7 +616,7 @@ class Verdict:
         return self.judgement if self.own is None else self.own
 
     def __str__(self) -> str:
-        lines = [f"{self.path} ({self.system}): {self.judgement}", *map(str, self.differences)]
+        lines = [f"{self.place} ({self.system}): {self.judgement}", *map(str, self.differences)]
         return "\n  ".join(map(printable, lines))
 
     def judged(self, judgement: Judgement) -> Verdict:
@@ -622,6 +629,7 @@ class Verdict:
         own = self.log_judgement.to_dict()
         return {
             "path": self.path,
+            "name": self.name,
             "system": self.system,
             "format": self.format,
             **self.judgement.to_dict(),

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from tallystick.investigate.rows import rows_of
+from tallystick.reading.names import places_apart
 from tallystick.reading.survey import Path, Survey, deliver, survey
 from tallystick.records import Change, Finding, Kind, Record, Row
 from tallystick.systems.protocol import LogSource, ReadOptions
@@ -113,11 +114,13 @@ def diff(
     them. Of logs that number their records those are left out that one copy has given up.
     """
     found = tuple(survey(one, options=options).refuse_unknown_settings() for one in (a, b))
-    for system, *sources in _pairs(found):
-        a_log, b_log = (getattr(one, "path", None) for one in sources)
-        difference = Difference(system, (Side(a_log), Side(b_log)))
+    in_a, in_b = (places_apart(one.logs) for one in found)
+    for system, a_log, b_log in _pairs(found):
+        sources = a_log, b_log
+        sides = Side(a_log and in_a[a_log]), Side(b_log and in_b[b_log])
+        difference = Difference(system, sides)
         with found[0].guard(sources[0] or _NONE), found[1].guard(sources[1] or _NONE):
-            _compare(difference, found, tuple(sources))
+            _compare(difference, found, sources)
             yield difference
     for one in found:
         deliver(one, problems)

@@ -77,7 +77,7 @@ def databases(
 
 def whole_databases(verdicts: Sequence[Verdict]) -> tuple[list[Database], list[Verdict]]:
     """Return the databases of verdicts, and the verdicts with the answers of their databases."""
-    logs = ((one.path, one.surroundings, one.judgement) for one in verdicts)
+    logs = ((one.place, one.surroundings, one.judgement) for one in verdicts)
     found, each = databases(logs)
     return found, [one.judged(of.judgement) for one, of in zip(verdicts, each, strict=True)]
 

@@ -19,6 +19,7 @@ from tallystick.records import Finding, Judgement
 from tallystick.systems.engine_errors import EngineError
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import systems
+from tallystick.systems.surroundings import ALONE
 
 _WORD = re.compile(r"(?<=sqlstate: )\w{5}|\w+", re.IGNORECASE)
 """Words of a text; a client of Derby writes the code of the next error and its text as one word."""
@@ -110,7 +111,7 @@ def look_up(text: str, path: Paths | None = None, options: ReadOptions | None = 
         reasons = {code for name, one in found if name == verdict.system for code in one.reasons}
         if any(name == verdict.system for name, _ in found):
             around = verdict.surroundings
-            folder = verdict.path if around is None else around.path
+            folder = verdict.place if around is None or around.kind == ALONE else around.path
             shows = verdict.judgement.reason in reasons
             answers[folder] = (folder, verdict.judgement, shows)
     repair = "\n".join(_repairs(path, {name for name, _ in found}, options))

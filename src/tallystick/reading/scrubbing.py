@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from tallystick.reading.names import places_apart
 from tallystick.reading.results import is_severe, reads_nothing
 from tallystick.reading.settled import Observer
 from tallystick.reading.survey import Paths, Progress, survey
@@ -26,7 +27,7 @@ class ScrubbedLog:
     """What was found in one log.
 
     Attributes:
-        path: its folder.
+        path: its folder, with its name where the folder holds several.
         system: the name of its system.
         judgement: the answer about it, as of ``explain``.
         findings: its damage: file, place and what is lost with it.
@@ -112,19 +113,20 @@ def scrub(
     start, pace = time.monotonic(), Pace(rate)
     found = survey(path, options=options).refuse_unknown_settings()
     result = Scrub(found.path, [], found.problems, found.others)
+    places = places_apart(found.logs)
     for log in found.observers(progress):
         with found.guard(log.source), paced(pace):
-            result.logs.append(_scrubbed(log))
+            result.logs.append(_scrubbed(log, places[log.source]))
     result.bytes, result.seconds = pace.total, time.monotonic() - start
     return result
 
 
-def _scrubbed(log: Observer) -> ScrubbedLog:
+def _scrubbed(log: Observer, place: str) -> ScrubbedLog:
     seen = log.observe(_taken)
     value = seen.value
     judgement = value.judgement if isinstance(value, Verdict) else value
     findings = [one for one in seen.findings if is_severe(one)]
-    return ScrubbedLog(log.source.path, log.source.system, judgement, findings, seen.settled)
+    return ScrubbedLog(place, log.source.system, judgement, findings, seen.settled)
 
 
 def _taken(reading: LogReading) -> Judgement | Verdict:

@@ -43,7 +43,7 @@ from tallystick.reading.discovery import (
 )
 from tallystick.reading.estate import Gatherer, is_coordinator
 from tallystick.reading.filters import COLUMNS, EVERYTHING, TIME_OF_DAY, Filter
-from tallystick.reading.names import log_name
+from tallystick.reading.names import log_name, names_apart
 from tallystick.reading.results import (
     Explanation,
     Inspection,
@@ -542,11 +542,12 @@ def explain(
         return replace(verdict, engine=dict(verdict.engine)) if whole else verdict
 
     gathered, names = found.gatherer(), list[str]()
+    apart = names_apart(found.logs)
     for log in found.observers(progress):
         with found.guard(log.source):
             seen = log.observe(take)
             answer.findings.append(seen.findings)
-            answer.logs.append(seen.value)
+            answer.logs.append(replace(seen.value, name=apart[log.source]))
             names.append(log_name(log.source))
             gathered.add(seen.reading, seen.findings, seen.value.judgement)
     answer.estate = gathered.judged(found.problems)

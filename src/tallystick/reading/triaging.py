@@ -14,7 +14,7 @@ from typing import Any
 from tallystick.printable import printable, shell_quoted, shell_words
 from tallystick.reading.databases import SCHEMA, Database, databases
 from tallystick.reading.estate import EstateAnswer, Gatherer
-from tallystick.reading.names import log_name
+from tallystick.reading.names import log_name, places_apart
 from tallystick.reading.results import (
     counts,
     estate_dict,
@@ -138,8 +138,9 @@ def triage(
         with found.guard(log.source):
             seen.append(_seen(log, gathered))
     result.estate = gathered.judged(found.problems)
+    places = places_apart(one.source for one in seen)
     result.databases, each = databases(
-        (one.source.path, one.around, _answer(one, result.estate)) for one in seen
+        (places[one.source], one.around, _answer(one, result.estate)) for one in seen
     )
     rows = (_triaged(found, *one, result.estate) for one in zip(seen, each, strict=True))
     result.logs = sorted(rows, key=_gravity)

@@ -27,6 +27,7 @@ from tallystick.records import Answer, Finding, Judgement
 from tallystick.storage.local import LOCAL, naming, require_folder
 from tallystick.storage.source import PACKINGS, is_remote, logical_name, open_source, packing_damage
 from tallystick.systems.protocol import Patch, ReadOptions
+from tallystick.systems.surroundings import ALONE
 
 UNFINISHED = ".unfinished"
 _PIECE = 1 << 20
@@ -319,7 +320,8 @@ def _unmended(found: Explanation) -> Iterator[Unmended]:
     """Yield what is not safe: each database once, and all logs together."""
     seen = set[tuple[str, str]]()
     for one in found.logs:
-        path = one.path if one.surroundings is None else one.surroundings.path
+        around = one.surroundings
+        path = one.place if around is None or around.kind == ALONE else around.path
         if one.judgement.answer is not Answer.SAFE and (one.system, path) not in seen:
             seen.add((one.system, path))
             yield Unmended(one.system, path, one.judgement)
@@ -352,7 +354,9 @@ def _compared(
     for one, found in zip(after.logs, after.findings, strict=True):
         key = one.system, _below(one.path, copied)
         left = tuple(_moved(each, copied, target) for each in _damage(found))
-        yield MendedLog(*key, old.get((*key, seen[key])), one.judgement, left)
+        yield MendedLog(
+            one.system, _below(one.place, copied), old.get((*key, seen[key])), one.judgement, left
+        )
         seen[key] += 1
 
 

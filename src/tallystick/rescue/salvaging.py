@@ -52,6 +52,8 @@ from tallystick.systems.surroundings import ALONE
 
 FORMS = ("h2-script", "derby-import", "parquet", "journal", "artemis-xml")
 _BROUGHT = (Fate.COMMITTED, Fate.LOST)
+_NAMED_MAX = 4
+"""Logs that a message names."""
 _OWN_SCHEMAS = ("INFORMATION_SCHEMA",)
 _GIVEN_SCHEMAS = {"h2-script": "PUBLIC", "derby-import": "APP"}
 """Schemas that an engine fills by itself, and the one that is there in a new database."""
@@ -247,9 +249,15 @@ def _tables(found: Survey, report: Salvage) -> list[_Table]:
     if twice := [name for name, count in names.items() if count > 1]:
         advice = "Name one log"
         raise LogUnreadableError(
-            f"two logs have a table {twice[0]}", file=found.path, advice=advice
+            f"two logs have a table {twice[0]}{_of_logs(found)}", file=found.path, advice=advice
         )
     return tables
+
+
+def _of_logs(found: Survey) -> str:
+    """Return which logs there are, as a file or folder names one of them."""
+    places = [one.files[0] if one.name and one.files else one.path for one in found.logs]
+    return f": {', '.join(places[:_NAMED_MAX])}{' ...' if len(places) > _NAMED_MAX else ''}"
 
 
 def _has_tables(reading: LogReading, form: str) -> bool:
