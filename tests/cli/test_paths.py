@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,14 @@ import pytest
 import tallystick
 from tallystick.errors import LogUnreadableError, LogWriteError
 from tallystick.investigate.rows import export_rows
+from tallystick.reading.discovery import with_password
+from tallystick.records import Answer
 from tallystick.rescue import bundle, repair, salvage
+from tallystick.systems.protocol import ReadOptions
 from tests.cli.conftest import Run
 from tests.indoubt.estates import EXAMPLES
 from tests.rescue.kit import unpacked
+from tests.systems.h2.test_left import LEFT
 
 COMMANDS = (
     ("triage", "--json"),
@@ -80,11 +85,13 @@ def test_a_relative_path_gives_the_answers_of_the_absolute_one(
 ADDRESSES = {
     "derby": (
         "jdbc:derby:{}/derby/data", "jdbc:derby:{}/derby/data;create=true;password=secret",
+        "JDBC:DERBY:{}/derby/data;create=false",
         "jdbc:derby:directory:derby/data", "jdbc:derby:;create=true;databaseName={}/derby/data",
         "file://{}/derby/data", "file:{}/derby/data/", "file://localhost{}/derby/d%61ta",
         "'{}/derby/data'", '"derby/data" ', "{}/derby/data/log//",
     ),
     "h2": (
+        "JDBC:H2:FILE:{}/h2 of/bank",
         "jdbc:h2:{}/h2 of/bank", "jdbc:h2:./h2 of/bank;CIPHER=AES", "jdbc:h2:file:{}/h2 of/bank",
         "jdbc:h2:split:28:nio:h2 of/bank", "jdbc:h2:~/h2 of/bank", "jdbc:h2:file://{}/h2 of/bank",
         "file://{}/h2%20of", "file:h2 of/bank.h2.db", " h2 of ",
@@ -108,6 +115,66 @@ def test_an_address_from_a_setting_is_the_path_in_it(
     assert one["system"] == system
     (log,) = tallystick.inspect(url.format(tmp_path)).logs
     assert log.system == system, "the library takes it, too"
+
+
+PASSWORD = "geheim\xdf"
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    packed = LEFT / "aes-1.4.200-halt.h2.db.gz"
+    (tmp_path / "bank.h2.db").write_bytes(gzip.decompress(packed.read_bytes()))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("url", "opens"),
+    [
+        ("jdbc:h2:{}/bank;CIPHER=AES;USER=sa;PASSWORD=geheim\xdf of sa", True),
+        ("JDBC:H2:{}/bank;cipher=AES;password=geheim\xdf of sa", True),
+        ("jdbc:h2:{}/bank;CIPHER=AES;PASSWORD=other sa", False),
+        ("jdbc:h2:{}/bank;PASSWORD=geheim\xdf sa", False),  # the user's alone
+        ("jdbc:h2:{}/bank;CIPHER=AES", False),
+    ],
+)
+def test_the_password_of_the_files_is_taken_from_an_address_and_never_shown(
+    run: Run, sealed: Path, url: str, opens: bool
+) -> None:
+    url = url.format(sealed)
+    answer = run("explain", url)
+    assert answer.out.startswith("SAFE AFTER A CRASH" if opens else "CANNOT TELL")
+    assert "geheim" not in answer.out + answer.err
+    assert (tallystick.explain(url).logs[0].judgement.answer is Answer.SAFE) is opens
+    assert ("rows" in run("rows", url).out) is opens
+    told = run("verify", url, "--boot-password", PASSWORD)
+    assert told.code == 0, "what is given is taken rather"
+    copy = sealed / "copy"
+    assert PASSWORD not in repr(repair(url, copy))
+
+
+def test_addresses_with_several_passwords_are_refused(run: Run, sealed: Path) -> None:
+    urls = [f"jdbc:h2:{sealed}/bank;CIPHER=AES;PASSWORD={one} sa" for one in ("one", "two")]
+    answer = run("triage", *urls)
+    assert (answer.code, "several passwords" in " ".join(answer.err.split())) == (2, True)
+    with pytest.raises(ValueError, match="several passwords"):
+        tallystick.explain(urls)
+
+
+@pytest.mark.parametrize(
+    ("url", "password"),
+    [
+        ("jdbc:derby:/data/db;create=false;bootPassword=a=b c;user=x", "a=b c"),
+        ("JDBC:DERBY:/data/db;bootpassword=abc", "abc"),
+        ("'jdbc:derby:/data/db;bootPassword=abc'", "abc"),
+        ("jdbc:derby:/data/db;password=abc", None),
+        ("jdbc:postgresql://host/db;bootPassword=abc", None),
+        ("/data/db;bootPassword=abc", None),
+    ],
+)
+def test_the_boot_password_of_derby_is_that_of_its_url(url: str, password: str | None) -> None:
+    assert with_password([url], None).boot_password == password
+    given = ReadOptions(boot_password="given")
+    assert with_password([url], given).boot_password == "given"
 
 
 @pytest.mark.parametrize("command", ["rows", "triage", "explain", "inspect"])

@@ -15,7 +15,22 @@ from urllib.parse import unquote
 
 import click
 
-from tallystick.reading.discovery import path_of
+from tallystick.reading.discovery import password_in, path_of
+
+_PASSWORDS = "tallystick.passwords"
+
+
+def given_password() -> str | None:
+    """Return the password of the files that the URLs of this command give; None without one.
+
+    Raises:
+        BadParameter: they give several.
+    """
+    context = click.get_current_context(silent=True)
+    found = set() if context is None else context.meta.get(_PASSWORDS, set())
+    if len(found) > 1:
+        raise click.BadParameter("the URLs have several passwords: name one after another")
+    return next(iter(found), None)
 
 
 class GivenPath(click.Path):
@@ -24,8 +39,10 @@ class GivenPath(click.Path):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
-        """Return the path, or leave with a usage error."""
+        """Return the path, or leave with a usage error; the password of a URL is kept apart."""
         given = path_of(value) if isinstance(value, str) else value
+        if ctx is not None and isinstance(value, str) and (password := password_in(value)):
+            ctx.meta.setdefault(_PASSWORDS, set()).add(password)
         return super().convert(given, param, ctx)
 
 

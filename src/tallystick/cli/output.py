@@ -29,7 +29,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from tallystick.arrow.numba_kernel import noticed
-from tallystick.cli.addresses import GivenPath
+from tallystick.cli.addresses import GivenPath, given_password
 from tallystick.printable import counted, printable, printable_lines
 from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
 from tallystick.reading.results import is_severe, reads_nothing
@@ -632,7 +632,7 @@ def read_options(
         raise click.BadParameter(text, param_hint="--timezone") from error
     return ReadOptions(
         timezone=timezone,
-        boot_password=boot_password,
+        boot_password=given_password() if boot_password is None else boot_password,
         encryption_key=key_from_hex(encryption_key, "--encryption-key"),
         settings={name: value for name, _, value in pairs},
         log_only=log_only,

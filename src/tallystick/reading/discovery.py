@@ -28,7 +28,7 @@ from tallystick.storage.source import (
     slashed,
     unreadable,
 )
-from tallystick.systems.protocol import Entry, Folder, LogSource, System
+from tallystick.systems.protocol import Entry, Folder, LogSource, ReadOptions, System
 from tallystick.systems.registry import systems
 
 ASIDE = "put-aside"
@@ -79,7 +79,7 @@ def discover(
     """
     progress = checked(progress, "progress")
     candidates = systems() if known is None else tuple(known)
-    root = _in_full(slashed(os.fspath(path)), candidates)
+    root = in_full(slashed(os.fspath(path)), candidates)
     only = _single_file(root)
     if only is None:
         found = _searched(root, candidates, progress, recurse=True)
@@ -131,6 +131,9 @@ _AROUND = " \t\n\"'"
 _FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/))?")
 
 
+_JDBC = "jdbc:"
+
+
 def path_of(given: str) -> str:
     """Return the path that is given; of a URL of a file or of a database the path in it.
 
@@ -140,13 +143,36 @@ def path_of(given: str) -> str:
     if os.path.lexists(given):
         return given
     plain = given.strip(_AROUND)
-    if plain.startswith("jdbc:"):
+    if plain.lower().startswith(_JDBC):
         return _path_of_database(plain)
     if start := _FILE_URL.match(plain):
         plain = plain[start.end() :]
         known = os.path.lexists(plain)
         return plain if known else unquote(plain, errors="surrogateescape")
     return plain if os.path.lexists(plain) else given
+
+
+def password_in(given: str) -> str | None:
+    """Return the password of its files that a URL of a database gives; None without one."""
+    plain = given.strip(_AROUND)
+    if os.path.lexists(given) or not plain.lower().startswith(_JDBC):
+        return None
+    return next((found for one in systems() if (found := one.password_in(plain))), None)
+
+
+def with_password(given: Iterable[str], options: ReadOptions | None) -> ReadOptions:
+    """Return options with the password that URLs of databases give, where they have none.
+
+    Raises:
+        ValueError: the URLs give several.
+    """
+    options = options or ReadOptions()
+    found = {one for one in map(password_in, given) if one is not None}
+    if options.boot_password is not None or not found:
+        return options
+    if len(found) > 1:  # which of them is whose, a reader would have to try
+        raise ValueError("the URLs have several passwords: read them one after another")
+    return replace(options, boot_password=found.pop())
 
 
 def _path_of_database(url: str) -> str:
@@ -241,7 +267,7 @@ def _is_at(log: LogSource, root: str) -> bool:
     return log.path.rstrip("/") == root.rstrip("/")
 
 
-def _in_full(path: str, known: Sequence[System]) -> str:
+def in_full(path: str, known: Sequence[System]) -> str:
     """Return a path with the ending that a system's addresses leave out, where such a file is."""
     if is_remote(path) or os.path.lexists(path):
         return path

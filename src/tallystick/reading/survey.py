@@ -40,6 +40,7 @@ from tallystick.reading.discovery import (
     parent,
     path_of,
     real,
+    with_password,
 )
 from tallystick.reading.estate import Gatherer, is_coordinator
 from tallystick.reading.filters import COLUMNS, EVERYTHING, TIME_OF_DAY, Filter
@@ -375,14 +376,16 @@ def survey(
 ) -> Survey:
     """Find the logs below ``path``, each once; of several paths, those below any of them.
 
-    A path is also given as a URL of JDBC or a ``file:`` one. ``known`` are the systems to look for,
+    A path is also given as a URL of JDBC, whose password of the files is taken where ``options``
+    have none, or a ``file:`` one. ``known`` are the systems to look for,
     by default all; ``progress`` gets each folder.
 
     Raises:
         LogUnreadableError: the path itself cannot be read. One of several is one of ``problems``.
-        ValueError: there is no path.
+        ValueError: there is no path, or URLs give several passwords.
     """
     given = [path] if isinstance(path, str | os.PathLike) else list(path)
+    options = with_password(map(os.fspath, given), options)
     named = dict[str, str]()
     for each in (path_of(os.fspath(one)) for one in given):
         named.setdefault(real(each), each)
@@ -412,7 +415,7 @@ def survey(
         logs,
         [one for one in others if one not in files],
         problems,
-        options or ReadOptions(),
+        options,
         {one.name: one for one in candidates},
     )
 

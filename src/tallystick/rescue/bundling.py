@@ -30,6 +30,7 @@ from tallystick.reading.discovery import (
     folders_below,
     path_of,
     unread_finding,
+    with_password,
 )
 from tallystick.reading.survey import Paths, deliver
 from tallystick.records import Finding
@@ -80,6 +81,7 @@ def bundle(
         LogWriteError: the target is a log, or lies inside one of the paths.
     """
     given = [path] if isinstance(path, str | os.PathLike) else path
+    options = with_password(map(os.fspath, given), options)
     origins = [*dict.fromkeys(map(_origin, given))]
     refuse_input(target, origins, options)
     members = dict(_members(origins, options, problems))

@@ -20,13 +20,14 @@ from tallystick.arguments import a_path
 from tallystick.convert.source import locked
 from tallystick.errors import LogUnreadableError, LogWriteError, TallystickError
 from tallystick.printable import counted, printable
-from tallystick.reading.discovery import path_of
+from tallystick.reading.discovery import in_full, path_of, with_password
 from tallystick.reading.results import Explanation, is_severe
 from tallystick.reading.survey import NO_LOG, Survey, explain, survey
 from tallystick.records import Answer, Finding, Judgement
 from tallystick.storage.local import LOCAL, naming, require_folder
 from tallystick.storage.source import PACKINGS, is_remote, logical_name, open_source, packing_damage
 from tallystick.systems.protocol import Patch, ReadOptions
+from tallystick.systems.registry import systems
 from tallystick.systems.surroundings import ALONE
 
 UNFINISHED = ".unfinished"
@@ -146,7 +147,9 @@ def repair(
         LogUnreadableError: there is no log, or a file cannot be read or unpacked whole.
         LogWriteError: ``copy`` exists or lies inside ``path``, or cannot be written.
     """
-    origin, target = _local(path_of(a_path(path))), _local(copy)
+    options = with_password([os.fspath(a_path(path))], options)
+    origin = _local(in_full(path_of(a_path(path)), systems()))
+    target = _local(copy)
     require_free(target, "copy")
     if origin.is_dir():
         _require_outside(target.resolve(), origin, ())

@@ -29,7 +29,7 @@ from tallystick.errors import (
 from tallystick.investigate.export import write_whole
 from tallystick.investigate.statements import quoted
 from tallystick.printable import counted, counted_kind
-from tallystick.reading.discovery import path_of
+from tallystick.reading.discovery import path_of, with_password
 from tallystick.reading.results import is_severe
 from tallystick.reading.survey import NO_LOG, Survey, survey
 from tallystick.records import Fate, Kind, Row
@@ -145,6 +145,7 @@ def salvage(
     """
     if form not in FORMS:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
+    options = with_password([os.fspath(path)], options)
     origin, place = Path(path_of(a_path(path))), Path(a_path(target))
     require_free(place.absolute(), "target")
     found = survey(origin, options=options).refuse_unknown_settings()

@@ -39,6 +39,7 @@ SYSTEM = System(
     sql="tallystick.systems.derby.format.literals:DIALECT",
     clocks=frozenset({Clock.NONE}),
     url_reader="tallystick.systems.derby.read.detect:path_in",
+    url_password="tallystick.systems.derby.read.detect:password_in",
     neighbours=frozenset(
         {
             "*.lck",

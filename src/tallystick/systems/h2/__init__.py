@@ -35,6 +35,7 @@ SYSTEM = System(
     },
     named_without=(".h2.db", ".mv.db"),
     url_reader="tallystick.systems.h2.read.detect:path_in",
+    url_password="tallystick.systems.h2.read.detect:password_in",
     neighbours=frozenset(
         {
             "*.lck",

@@ -133,6 +133,8 @@ class System:
         url_reader: function ``(url) -> str | None`` that gives the path, on this machine, of the
             database that a URL of JDBC names: empty where it names none here, None where it is of
             another system. No name of a function of systems that have no such URLs.
+        url_password: function ``(url) -> str | None`` that gives the password of the file or log
+            that such a URL has, None without one, or of another system.
         other_file: function ``(name, head) -> str`` that tells what a file that is no log is to the
             system, from its name and first bytes; empty where it is nothing. No name of a function
             of systems that know no such files.
@@ -176,6 +178,7 @@ class System:
     log_file: str = ""
     named_without: tuple[str, ...] = ()
     url_reader: str = ""
+    url_password: str = ""
     other_file: str = ""
     companions: frozenset[str] = frozenset()
     neighbours: frozenset[str] = frozenset()
@@ -211,6 +214,11 @@ class System:
     def path_in(self, url: str) -> str | None:
         """Return the path that a URL of JDBC names; empty if none here, None of other systems."""
         return cast("str | None", resolve_name(self.url_reader)(url)) if self.url_reader else None
+
+    def password_in(self, url: str) -> str | None:
+        """Return the password of its files that a URL of JDBC gives; None without one."""
+        found = resolve_name(self.url_password)(url) if self.url_password else None
+        return cast("str | None", found)
 
     def stored_entry(self, record: Record) -> StoredEntry:
         """Return a persisting record of a persist log as any persist log could write it again."""

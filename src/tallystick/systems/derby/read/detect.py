@@ -59,12 +59,23 @@ def detect(folder: Folder) -> list[LogSource]:
 
 def path_in(url: str) -> str | None:
     """Return the path that a URL of JDBC names; empty if none here, None of another system."""
-    if not url.startswith(_URL):
+    if not url.lower().startswith(_URL):
         return None
-    name, *attributes = url.removeprefix(_URL).split(";")
-    named = dict(one.split("=", 1) for one in attributes if "=" in one)
-    path = name.removeprefix("directory:") or named.get("databaseName", "")
+    name, named = _attributes(url)
+    path = name.removeprefix("directory:") or named.get("databasename", "")
     return "" if _ELSEWHERE.match(path) else path
+
+
+def password_in(url: str) -> str | None:
+    """Return the boot password that a URL of JDBC gives; None without one, or of another system."""
+    return _attributes(url)[1].get("bootpassword") if url.lower().startswith(_URL) else None
+
+
+def _attributes(url: str) -> tuple[str, dict[str, str]]:
+    """Return what a URL names, and its attributes by their names in small letters."""
+    name, *attributes = url[len(_URL) :].split(";")
+    pairs = (one.split("=", 1) for one in attributes if "=" in one)
+    return name, {key.strip().lower(): value for key, value in pairs}
 
 
 def _log_of_database(folder: Folder, entries: list[Entry]) -> LogSource | None:

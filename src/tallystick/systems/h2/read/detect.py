@@ -36,7 +36,10 @@ _MV_MAGIC = b"H:2,"
 _RESOURCES = b"\0\5\x16\7"
 """Begins what macOS puts beside a file, under its name with ``._`` before it."""
 
-_URL = re.compile(r"jdbc:h2:(?:(?:file|nio|nioMapped|async|raf|retry|split(?::\d+)?):)*(.*)")
+_URL = re.compile(
+    r"jdbc:h2:(?:(?:file|nio|nioMapped|async|raf|retry|split(?::\d+)?):)*(.*)",
+    re.IGNORECASE,
+)
 """A URL of a database in files, after the ways of H2 to reach them."""
 _ELSEWHERE = re.compile(r"\w\w+:")
 """Begins what is in memory, on a server or in an archive; one letter is a drive."""
@@ -67,6 +70,19 @@ def path_in(url: str) -> str | None:
     if found is None:
         return None
     return "" if _ELSEWHERE.match(found[1]) else os.path.expanduser(found[1])  # noqa: PTH111
+
+
+def password_in(url: str) -> str | None:
+    """Return the file password that a URL of JDBC gives; None without one, or of another system.
+
+    Where a cipher is named, the password has it before the user's, and a space between them.
+    """
+    address, *settings = url.split(";")
+    pairs = (one.split("=", 1) for one in settings if "=" in one)
+    named = {key.strip().upper(): value for key, value in pairs}
+    if _URL.match(address) is None or "CIPHER" not in named:
+        return None
+    return named.get("PASSWORD", "").partition(" ")[0] or None
 
 
 def other_file(name: str, head: bytes) -> str:
