@@ -237,12 +237,14 @@ class DerbyReading(Reading):
 
     def _require_key(self, log: LogFiles | None = None) -> None:
         """Check that the bodies of records can be read. Raises `LogSealedError`."""
-        if (log or self.log).sealed:
+        log = log or self.log
+        if log.sealed:
             raise LogSealedError(
-                "the log is encrypted and the key is not known, so no row of it can be read",
+                f"the log is encrypted, and {log.why_sealed}: the key is not known, so no row of "
+                "it can be read",
                 file=self.source.path,
-                advice="Give the boot password (--boot-password; in Spark bootPassword) or the "
-                "external key (--encryption-key; encryptionKey)",
+                advice=f"Give the {'right ' * log.key_given}boot password (--boot-password; in "
+                "Spark bootPassword) or the external key (--encryption-key; encryptionKey)",
             )
 
     def transactions(self) -> Iterable[Transaction]:
@@ -499,6 +501,7 @@ class DerbyReading(Reading):
             database,
             cut=cut,
             sealed=log.sealed,
+            why_sealed="what was given opens none" if log.key_given else "no key was given",
             cipher=log.cipher,
             written=written,
             followed=partial(RowsAfter, log, self.recovery, first),

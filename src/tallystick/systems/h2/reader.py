@@ -120,12 +120,13 @@ class H2Reading(Reading):
 
     def _require_password(self) -> None:
         """Check that the pages can be read. Raises `LogSealedError`."""
-        if not isinstance(self._opened, Finding) and self._opened.encrypted:
+        opened = self._opened
+        if not isinstance(opened, Finding) and opened.encrypted:
             raise LogSealedError(
-                "the file is encrypted and its password is not known (or its third header line is "
-                "damaged), so no row of it can be read",
+                f"{opened.why_encrypted}, so no row of it can be read",
                 file=self._path,
-                advice="Give the file password (--boot-password; in Spark bootPassword)",
+                advice=f"Give the {'right ' * opened.password_given}file password "
+                "(--boot-password; in Spark bootPassword)",
             )
 
     @property

@@ -56,7 +56,15 @@ class LogCipher:
 
 
 def initial_vector(key: bytes, name: str) -> bytes:
-    """Return the initial vector that Derby derives from the key: 8 bytes, twice for AES."""
+    """Return the initial vector that Derby derives from the key: 8 bytes, twice for AES.
+
+    Raises:
+        LogFormatError: the key is shorter than any that Derby takes.
+    """
+    if len(key) < _IV_SIZE:
+        raise LogFormatError(
+            "the key is too short", expected=f"{_IV_SIZE} bytes or more", found=f"{len(key)} bytes"
+        )
     signed = [byte - 256 if byte > 127 else byte for byte in key]
     first = (((signed[-1] << 2) | 15) ^ signed[0]) & _PAD_MASK
     rest = (
@@ -119,7 +127,15 @@ def key_of_password(properties: Mapping[str, str], password: str) -> bytes:
     try:
         sealed, expected = bytes.fromhex(stored), int(check)
     except ValueError as error:
-        raise LogFormatError("no sealed key", expected="hex-check", found=stored + dash) from error
+        if not stored:
+            raise LogFormatError(
+                "service.properties has no key that a boot password opens",
+                advice="It was encrypted with an external key: give that (--encryption-key); or "
+                "put service.properties of this database beside the log",
+            ) from error
+        raise LogFormatError(
+            "the key in service.properties is damaged", expected="hex-check", found=stored + dash
+        ) from error
     algorithm = properties.get(ALGORITHM, DEFAULT_ALGORITHM)
     pad = _pad(password.encode("latin-1", "replace"), len(sealed), algorithm)
     opened = LogCipher(algorithm, pad).decrypt(sealed)

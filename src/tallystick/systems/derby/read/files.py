@@ -143,12 +143,16 @@ class ControlBytes:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The files of one log, log files in order of their numbers."""
+    """The files of one log, log files in order of their numbers.
+
+    ``key_given``: a boot password or key was given, and without ``cipher`` it does not open them.
+    """
 
     files: Mapping[int, LogBytes]
     controls: tuple[ControlBytes, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     cipher: LogCipher | None = None
+    key_given: bool = False
     _plain: dict[int, bool] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -213,8 +217,17 @@ class LogFiles:
 
     @property
     def sealed(self) -> bool:
-        """True if bodies cannot be read because the key is missing."""
+        """True if bodies cannot be read because the key is missing, or is another one."""
         return self.encrypted and self.cipher is None
+
+    @property
+    def why_sealed(self) -> str:
+        """Why they cannot be read; to go on after ``encrypted, and``."""
+        return (
+            "the boot password or key that was given does not open it"
+            if self.key_given
+            else "no boot password or key was given"
+        )
 
 
 # -- opening -------------------------------------------------------------------------------------
@@ -236,7 +249,8 @@ class OpenedLog:
         self.files = replace(files, properties=properties)
         if self.files.encrypted:
             cipher = self._cipher(options, source.path)
-            self.files = replace(self.files, cipher=cipher)
+            given = (options.boot_password, options.encryption_key) != (None, None)
+            self.files = replace(self.files, cipher=cipher, key_given=given)
 
     def close(self) -> None:
         """Release the bytes."""

@@ -56,7 +56,10 @@ def grounds(
         ended = states[COMMITTED] + states[PREPARED]
         yield Ground("no-boot", f"The database does not boot: {recovery.reason}.", AtStake(ended))
     if log.sealed:
-        yield Ground("encrypted")
+        decided_by = "the right boot password or external key" if log.key_given else ""
+        yield Ground(
+            "encrypted", f"The log is encrypted, and {log.why_sealed}.", decided_by=decided_by
+        )
     if recovery.depends:
         yield Ground("boot-depends", f"{recovery.reason}.", decided_by=recovery.depends)
     if recovery.boots and recovery.newer_than_judged:

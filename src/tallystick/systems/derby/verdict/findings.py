@@ -113,8 +113,9 @@ def _sealed(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
     if log.sealed:
         yield build(
             "encrypted",
-            "the log is encrypted and the key is not known: only envelopes were read, no checksum "
+            f"the log is encrypted, and {log.why_sealed}: only envelopes were read, no checksum "
             "was verified",
+            advice="Give the right boot password or external key" if log.key_given else None,
         )
 
 

@@ -125,6 +125,7 @@ class Containers:
         cut: the log ends in a group that was not written whole, as a power failure leaves it: files
             may be there whose creation was not written.
         sealed: that containers are there is all that can be seen of them.
+        why_sealed: why that is so; one half of a sentence.
         cipher: with which pages are encrypted.
         written: given pages with their versions, and the files of containers by number, returns the
             rows that the log writes there with the changes that lead to these; what it reads for
@@ -139,6 +140,7 @@ class Containers:
         *,
         cut: bool,
         sealed: bool = False,
+        why_sealed: str = "no key was given",
         cipher: LogCipher | None = None,
         written: Callable[
             [Mapping[Page, int], Callable[[int], PageFile], RowsAfter | None], Iterable[Written]
@@ -150,6 +152,7 @@ class Containers:
         self._lasting: dict[Container, int | None] = {}
         """The versions of containers after their last changes in the log, as `PageVersions`."""
         self._cut, self._sealed, self._cipher = cut, sealed, cipher
+        self._why_sealed = why_sealed
         self._folder = f"{database}/{SEGMENT}"
         # While a backup is taken nothing is written without log records.
         self._backup = BACKUP_HISTORY in names_beside(database)
@@ -179,8 +182,8 @@ class Containers:
         of = counted(containers, "container")
         text = f"Looked at {counted(pages, 'page')} of {of} that the log names."
         if self._sealed:
-            text = "That the containers are there was looked at; their pages are encrypted, and no "
-            text += "key was given."
+            text = "That the containers are there was looked at; their pages are encrypted, and "
+            text += f"{self._why_sealed}."
         if not found:
             fits = None if self._sealed else True
             yield Part(SEGMENT, self._folder, by, fits=fits, why=text)

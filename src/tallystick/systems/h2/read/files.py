@@ -40,6 +40,7 @@ class OpenedFile:
         stream: the log; None: it cannot be followed.
         other: where the header in force names no log: the one that the second copy names.
         problem: what kept the file header, or the chain of trunk pages, from being read.
+        password_given: a file password was given; it does not open what is encrypted still.
     """
 
     zone: Zone
@@ -49,6 +50,7 @@ class OpenedFile:
     stream: LogStream | None = None
     other: LogStream | None = None
     problem: LogFormatError | None = None
+    password_given: bool = False
 
     @property
     def used_copy(self) -> int:
@@ -93,6 +95,19 @@ class OpenedFile:
     def encrypted(self) -> bool:
         """True where the pages cannot be read for that."""
         return self.pages is not None and self.pages.static.encrypted
+
+    @property
+    def why_encrypted(self) -> str:
+        """Why the pages cannot be read; one sentence without its end."""
+        if self.password_given:
+            return (
+                "the file does not open with the file password that was given: it is encrypted "
+                "with another one, or its third header line is damaged"
+            )
+        return (
+            "the file is encrypted and no file password was given, or its third header line is "
+            "damaged"
+        )
 
 
 def open_bytes(source: LogSource, options: ReadOptions) -> ByteSource:
@@ -140,7 +155,8 @@ def open_file(source: ByteSource, options: ReadOptions) -> OpenedFile:
     Raises:
         UnsupportedFormatError: the name of the time zone is not known.
     """
-    opened = OpenedFile(zone_of(options), source.size)
+    given = options.boot_password is not None
+    opened = OpenedFile(zone_of(options), source.size, password_given=given)
     try:
         static = layout.decode_static_header(source.data[: layout.STATIC_HEADER.size], source.path)
         opened.pages = pages = PageFile(source.path, source.data, static)

@@ -30,7 +30,9 @@ def grounds(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Groun
     """Yield what holds of the file."""
     opening, file = result.opening, result.file
     if file.encrypted:
-        yield Ground("encrypted")
+        text = file.why_encrypted
+        decided_by = "the right file password, with --boot-password" if file.password_given else ""
+        yield Ground("encrypted", f"{text[0].upper()}{text[1:]}.", decided_by=decided_by)
         return
     if file.being_created or file.header_only:
         yield Ground("header-only" if file.header_only else "being-created")

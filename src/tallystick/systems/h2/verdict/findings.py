@@ -67,9 +67,11 @@ def _file_findings(file: OpenedFile, finding: FindingBuilder) -> Iterator[Findin
     if file.encrypted:
         yield finding(
             "encrypted",
-            "the file is encrypted, or its third header line is damaged: its log cannot be read "
-            "without the file password",
+            f"{file.why_encrypted}: its log cannot be read",
             offset=layout.INNER_MAGIC_OFFSET,
+            advice="Give the right file password (--boot-password)"
+            if file.password_given
+            else None,
         )
 
 
