@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -156,10 +157,11 @@ class Survey:
         return f"tallystick repair {shell_quoted(path)} --to COPY"
 
     def refuse_unknown_settings(self) -> Survey:
-        """Return this survey, if each setting has a name that a system found here knows.
+        """Return this survey, if each setting has a name and value that a system found here knows.
 
         Raises:
-            UnsupportedFormatError: no system of the logs that were found has such a setting.
+            UnsupportedFormatError: no system of the logs that were found has such a setting, or
+                none has such a value of it.
         """
         systems_here = {source.system for source in self.logs}
         names = {name for system in systems_here for name in self.known[system].settings}
@@ -170,6 +172,18 @@ class Survey:
                 expected=f"one of {', '.join(sorted(names))}" if names else "no setting",
                 found=", ".join(unknown),
             )
+        forms = {
+            name: form
+            for system in systems_here
+            for name, form in self.known[system].setting_values.items()
+        }
+        for name, value in self.options.settings.items():
+            pattern, words = forms.get(name, ("", ""))
+            if words and not re.fullmatch(pattern, value, re.ASCII):
+                # Without the value, which may be a secret in the wrong place.
+                raise UnsupportedFormatError(
+                    f"the setting {name} has no such value", file=self.path, expected=words
+                )
         return self
 
     def observers(self, progress: Progress | None = None) -> Iterator[Observer]:

@@ -32,5 +32,13 @@ SYSTEM = System(
         "disk_block_size": "the disk block size in bytes, a power of two from 512 to 65536",
         "max_transaction_size": "the largest size in bytes of the unpacked entries of a block",
     },
+    setting_values={
+        "signature": ("[0-9a-fA-F]{128}", "128 hex digits"),
+        "disk_block_size": (
+            "512|1024|2048|4096|8192|16384|32768|65536",
+            "a power of two from 512 to 65536",
+        ),
+        "max_transaction_size": ("[0-9]{1,12}", "a number of bytes"),
+    },
     persist_entry="tallystick.systems.cloudtran.read.records:stored_entry",
 )

@@ -25,6 +25,8 @@ for (Xid one : session.recover(XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN))
 }}
 EOF"""
 
+_TRUE_OR_FALSE = ("(?i:true|false)", "true or false")
+
 SYSTEM = System(
     name="derby",
     title="Apache Derby",
@@ -68,6 +70,22 @@ SYSTEM = System(
             ),
             "a property of the database that service.properties does not give",
         ),
+    },
+    setting_values={
+        "derby_version": (
+            r"[0-9]{1,3}(\.[0-9]{1,3}){1,3}",
+            "a version of Derby, as 10.14 or 10.14.2",
+        ),
+        "dataEncryption": _TRUE_OR_FALSE,
+        "encryptionAlgorithm": (
+            "(DES|DESede|AES|Blowfish)(/(CBC|CFB|OFB|ECB)(/NoPadding)?)?",
+            "DES, DESede, AES or Blowfish, as AES/CBC/NoPadding",
+        ),
+        "encryptionKeyLength": ("[0-9]{1,9}(-[0-9]{1,9})?", "a number of bits, as 128 or 128-16"),
+        "encryptedBootPassword": ("[0-9a-fA-F]+-[0-9]+", "hex digits, a dash and a number"),
+        "derby.encryptionBlockSize": ("8|16", "8 or 16"),
+        "derby.storage.fileSyncTransactionLog": _TRUE_OR_FALSE,
+        "derby.storage.logSwitchInterval": ("[0-9]{1,12}", "a number of bytes"),
     },
     resource=ResourceTraits(
         read_only_unlogged=True,

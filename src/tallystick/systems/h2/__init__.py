@@ -33,6 +33,7 @@ SYSTEM = System(
     settings={
         "h2.calendar": "julian, if the writer of dates used the Julian calendar before 1582",
     },
+    setting_values={"h2.calendar": ("julian", "julian")},
     named_without=(".h2.db", ".mv.db"),
     url_reader="tallystick.systems.h2.read.detect:path_in",
     url_password="tallystick.systems.h2.read.detect:password_in",

@@ -45,6 +45,14 @@ SYSTEM = System(
         "file_size": "the configured size of a file in bytes",
         "generation": "the generation of the code that wrote the journal",
     },
+    setting_values={
+        "user_version": ("-?[0-9]{1,10}", "a number"),
+        "file_size": ("[0-9]{1,12}", "a number of bytes"),
+        "generation": (
+            "g1a|g1b|g1c|g1d|g2|g3-hornetq|g3-artemis|hash",
+            "g1a, g1b, g1c, g1d, g2, g3-hornetq, g3-artemis or hash",
+        ),
+    },
     resource=ResourceTraits(
         messages=True,
         statements=Statements(

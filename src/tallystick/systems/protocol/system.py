@@ -117,6 +117,8 @@ class System:
             by several tasks.
         secrets: the fields of `ReadOptions` that may hold a key of its logs.
         settings: the names that `ReadOptions.settings` may have, and what each means.
+        setting_values: for each of them a regular expression that its whole value fits,
+            and what that is in words; none where any text may be right.
         reopener: function ``(folder, role, like, key, content, *, force)`` that opens the log in a
             folder in that role: with the settings that ``like``, the reading of a copy of it,
             tells, or with None as new logs are, with room for what ``content``, an open log of
@@ -172,6 +174,7 @@ class System:
     splittable: bool = True
     secrets: frozenset[str] = frozenset()
     settings: Mapping[str, str] = field(default_factory=dict)
+    setting_values: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     reopener: str = ""
     role_finder: str = ""
     name_finder: str = ""
