@@ -97,9 +97,9 @@ def folder_above(path: str) -> str:
     path = path.rstrip("/") or "/"
     above, _, name = path.rpartition("/")
     if name == "..":
-        return f"{path}/.."
+        return f"{path}/..".removeprefix("./")
     if name == ".":
-        return f"{above}/.." if above else ".."
+        return f"{above}/..".removeprefix("./") if above else ".."
     return above or ("/" if path.startswith("/") else ".")
 
 

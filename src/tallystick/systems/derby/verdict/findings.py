@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tallystick.printable import counted
 from tallystick.records import Finding, Outcome, Severity
 from tallystick.systems.derby.codes import CODES
 from tallystick.systems.derby.engine.analysis import LogAnalysis
@@ -150,10 +151,11 @@ def _mismatch(build: FindingBuilder, one: ByteRange) -> Finding:
 def _lost(build: FindingBuilder, analysis: LogAnalysis, recovery: Recovery) -> Iterator[Finding]:
     commits = analysis.lost_commits()
     if commits:
+        lie, them = ("lies", "it") if len(commits) == 1 else ("lie", "them")
         yield build(
             "dropped-commits",
-            f"{len(commits)} committed transactions lie after the end that a restart finds at "
-            f"{instant_text(recovery.log_end)}; it drops them without an error",
+            f"{counted(len(commits), 'committed transaction')} {lie} after the end that a restart "
+            f"finds at {instant_text(recovery.log_end)}; it drops {them} without an error",
             file=commits[0].file.path,
             offset=commits[0].offset,
             length=commits[0].length,

@@ -165,17 +165,20 @@ def _large_objects(first: str, lobs: Sequence[LobFile], password: str | None) ->
     missing = [one for one in lobs if not _has(folder, one, listed)]
     if missing:
         some = ", ".join(_place("", one)[1] for one in missing[:_MISSING_MAX])
-        of = counted(len(missing), "file")
-        text = f"{of} of large objects that rows name not there: {some}."
+        of = counted(len(missing), "file of a large object", "files of large objects")
+        are = "is" if len(missing) == 1 else "are"
+        text = f"{of} that rows name {are} not there: {some}."
         yield Part(name, folder, _LAYOUT, there=there, fits=False, why=text, answer=Answer.LOSES)
         return
     short = [text for one in lobs if (text := _problem(folder, one, listed, password))]
     if short:
-        of = counted(len(short), "file")
-        text = f"{of} of large objects not as rows say: {'; '.join(short[:_MISSING_MAX])}."
+        of = counted(len(short), "file of a large object", "files of large objects")
+        are = "is" if len(short) == 1 else "are"
+        text = f"{of} {are} not as rows say: {'; '.join(short[:_MISSING_MAX])}."
         yield Part(name, folder, _LAYOUT, fits=False, why=text, answer=Answer.LOSES)
     elif there:
-        text = f"Each of the {len(lobs)} large objects that rows name has its file."
+        of = counted(len(lobs), "large object")
+        text = f"Rows name {of}, and each has its file." if lobs else "No row names one."
         yield Part(name, folder, _LAYOUT, fits=True, why=text)
 
 

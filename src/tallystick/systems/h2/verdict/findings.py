@@ -166,8 +166,9 @@ def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[F
         some = ", ".join(map(str, opening.damaged_blocks[:_NAMES_MAX]))
         yield finding(
             "large-object-damaged",
-            f"{len(opening.damaged_blocks)} blocks of large objects have another hash than the "
-            f"map of blocks says (LOB_DATA {some}): their bytes are not those that were stored",
+            f"of {counted(len(opening.damaged_blocks), 'block')} of large objects the hash is "
+            f"another one than the map of blocks says (LOB_DATA {some}): their bytes are not those "
+            "that were stored",
         )
     yield from _oddities(opening, finding)
     for index, root in opening.emptied.items():
@@ -292,15 +293,15 @@ def _lost_finding(result: EngineResult, stream: LogStream, finding: FindingBuild
         return finding(
             "log-page-damaged",
             f"log page {where} is damaged ({reason}), and the engine takes it for the end; no "
-            f"commit stands on the {after} whole pages of this log after it, and what stood on the "
-            "page itself is not known",
+            f"commit stands on the {counted(after, 'whole page')} of this log after it, and what "
+            "stood on the page itself is not known",
             offset=where * stream.pages.page_size,
         )
     return finding(
         "lost-behind-damage",
         f"log page {where} is damaged ({reason}), and the engine takes it for the end: a restart "
         f"silently drops at least {lost} that stand on it or on "
-        f"the {after} whole pages of this log after it",
+        f"the {counted(after, 'whole page')} of this log after it",
         offset=where * stream.pages.page_size,
         bytes_at_risk=len(stream.lost) * stream.body_size,
     )
@@ -325,7 +326,7 @@ def _entry_findings(
     for code, fault in digest.faults.items():
         yield finding(
             code,
-            f"{_ENTRY_TEXTS[code]} ({fault.count} times, first: {fault.text})",
+            f"{_ENTRY_TEXTS[code]} ({counted(fault.count, 'time')}, first: {fault.text})",
             offset=digest.stream.file_offset(fault.start),
         )
     if quiet_fault:
@@ -392,9 +393,11 @@ def _stale_names(stream: LogStream, zone: Zone, finding: FindingBuilder) -> Iter
             at = part.file_offset(entry.start) if at is None else at
     if names:
         some = ", ".join(repr(name) for name in names[:_NAMES_MAX])
+        stand, they = f"{len(names):,} names of finished transactions stand", "they count"
+        if len(names) == 1:
+            stand, they = "1 name of a finished transaction stands", "it counts"
         yield finding(
             "stale-names",
-            f"{len(names)} names of finished transactions stand in passed log pages ({some}); "
-            "they count for nothing",
+            f"{stand} in passed log pages ({some}); {they} for nothing",
             offset=at,
         )

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tallystick.printable import counted
 from tallystick.records import Answer, AtStake, Part
 from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.applications.needs import IF_COMMITTED, Needs
@@ -32,7 +33,9 @@ def large_part(place: Place, needs: Needs, extension: str) -> Part:
 
     if odd := odd_of(wanted):
         why = f"{'; '.join(odd[:_LISTED_MAX])}{' and more' if len(odd) > _LISTED_MAX else ''}: "
-        why += f"a start delivers {len(odd):,} large messages in part, empty, or as another."
+        why += (
+            f"a start delivers {counted(len(odd), 'large message')} in part, empty, or as another."
+        )
         stake = AtStake(None, len(odd))
         return Part("large messages", path, found_by, there, False, why, Answer.LOSES, stake)
     if odd := odd_of(needs.large_in_doubt):

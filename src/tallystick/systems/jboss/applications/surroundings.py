@@ -203,7 +203,8 @@ def _bindings(
     others = any(map(is_bindings, names_beside(path)))
     state = "The bindings do not have them" if others else "The bindings are missing"
     if lost := _without(needs.waiting, queues):
-        why = f"A start drops {lost.total():,} messages of the queues {_listed(lost)}. {state}."
+        of = counted(lost.total(), "message")
+        why = f"A start drops {of} of the {_listed(lost)}. {state}."
         # How many of their messages in pages are lost with them, the journal does not say. Where
         # there are bindings, one of the two is of another time, or of another broker.
         stake = AtStake(None, None if paged or others else lost.total())
@@ -214,7 +215,7 @@ def _bindings(
     if lost := _without(needs.in_doubt, queues):
         why = (
             f"A start drops {counted(lost.total(), 'message')} of transactions in doubt, of the "
-            f"queues {_listed(lost)}. {state}."
+            f"{_listed(lost)}. {state}."
         )
         return Part(
             BINDINGS, path, found_by, there, False, why, Answer.CANNOT_TELL, AtStake(),
@@ -233,7 +234,7 @@ def _without(counts: Counter[int], queues: dict[int, str] | None) -> Counter[int
 
 
 def _listed(counts: Counter[int]) -> str:
-    """Return queues with their messages, in words."""
+    """Return queues with their messages, in words: ``queues 7 (150), 9 (1)``."""
     first = ", ".join(f"{one} ({count:,})" for one, count in sorted(counts.items())[:_LISTED_MAX])
     more = len(counts) - _LISTED_MAX
-    return first if more <= 0 else f"{first} and {more} more"
+    return f"queue{'s' * (len(counts) > 1)} {first}{f' and {more} more' * (more > 0)}"

@@ -222,7 +222,7 @@ def _judge(scan: Scan, key: bytes | None, state: JudgedState) -> JudgedLog:
             scan.findings.append(_unreadable(finding, error))
     if encrypted:
         message = (
-            f"{encrypted} groups are encrypted and no key was given: "
+            f"{counted(encrypted, 'encrypted group')} and no key was given: "
             "only their envelopes were verified"
         )
         scan.findings.append(finding("encrypted", message))
