@@ -12,7 +12,7 @@ import pytest
 from tallystick.cli import main
 from tallystick.errors import UnsupportedFormatError
 from tallystick.reading import explain, inspect, scan, verify
-from tallystick.systems.jboss.reader import GENERATIONS
+from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import systems
 from tests.fixtures import fixture_dir

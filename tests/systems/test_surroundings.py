@@ -49,3 +49,25 @@ def test_a_part_that_is_missing_is_none_and_one_that_cannot_be_read_an_error(
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(LogUnreadableError):
         open_part(f"{tmp_path}/loop")
+
+
+def test_what_lies_beside_a_missing_part_under_its_name_is_named(tmp_path: Path) -> None:
+    missing = Part(
+        "seg0/c490.dat", f"{tmp_path}/c490.dat", "the log", there=False, why="It is missing.",
+        answer=Answer.REFUSES,
+    )  # fmt: skip
+
+    def why() -> str:
+        around = Surroundings(str(tmp_path), "database", (missing,))
+        found = judged_whole(verdict(Answer.SAFE), around)
+        assert found.surroundings is not None
+        (one,) = found.surroundings.parts
+        assert found.judgement.text == one.why
+        return one.why
+
+    (tmp_path / "c4a0.dat").touch()
+    assert why() == "It is missing."
+    (tmp_path / "c490.dat.bak").touch()
+    assert why() == "It is missing. c490.dat.bak lies beside it, and is not looked into."
+    (tmp_path / "Copy of C490.DAT").touch()
+    assert "Copy of C490.DAT, c490.dat.bak lie beside it, and are not looked into." in why()

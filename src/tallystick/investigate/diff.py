@@ -117,7 +117,10 @@ def diff(
     in_a, in_b = (places_apart(one.logs) for one in found)
     for system, a_log, b_log in _pairs(found):
         sources = a_log, b_log
-        sides = Side(a_log and in_a[a_log]), Side(b_log and in_b[b_log])
+        sides = (
+            Side(None if a_log is None else in_a[a_log]),
+            Side(None if b_log is None else in_b[b_log]),
+        )
         difference = Difference(system, sides)
         with found[0].guard(sources[0] or _NONE), found[1].guard(sources[1] or _NONE):
             _compare(difference, found, sources)

@@ -399,7 +399,7 @@ def survey(
         ValueError: there is no path, or URLs give several passwords.
     """
     given = [path] if isinstance(path, str | os.PathLike) else list(path)
-    options = with_password(map(os.fspath, given), options)
+    options = with_password([os.fspath(one) for one in given], options)
     named = dict[str, str]()
     for each in (path_of(os.fspath(one)) for one in given):
         named.setdefault(real(each), each)

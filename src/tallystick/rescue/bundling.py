@@ -81,7 +81,7 @@ def bundle(
         LogWriteError: the target is a log, or lies inside one of the paths.
     """
     given = [path] if isinstance(path, str | os.PathLike) else path
-    options = with_password(map(os.fspath, given), options)
+    options = with_password([os.fspath(one) for one in given], options)
     origins = [*dict.fromkeys(map(_origin, given))]
     refuse_input(target, origins, options)
     members = dict(_members(origins, options, problems))

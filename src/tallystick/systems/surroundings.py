@@ -39,6 +39,30 @@ def renamed_part(path: str, found_by: str, why: str, decided_by: str) -> Part:
     )
 
 
+_BESIDE_MAX = 3
+"""Files beside a missing one that a text names."""
+
+
+def _with_copies(part: Part) -> Part:
+    """Return a part that is missing with the names beside its place that contain its own.
+
+    They are named, and not judged: a copy that somebody put aside may be the part, or an older one.
+    """
+    if part.there or part.answer not in _ROWS:
+        return part
+    folder, _, name = part.path.rstrip("/").rpartition("/")
+    if not folder or not name:
+        return part
+    found = sorted(
+        one for one in names_beside(folder) if name.lower() in one.lower() and one != name
+    )
+    if not found:
+        return part
+    lie = "lies beside it, and is" if len(found) == 1 else "lie beside it, and are"
+    named = ", ".join(found[:_BESIDE_MAX]) + " and more" * (len(found) > _BESIDE_MAX)
+    return replace(part, why=f"{part.why} {named} {lie} not looked into.")
+
+
 def judged_whole(
     verdict: Verdict, around: Surroundings, decided: Judgement | None = None
 ) -> Verdict:
@@ -49,6 +73,7 @@ def judged_whole(
         around: what a restart opens besides it.
         decided: the log's answer without what the parts decide; None where they decide nothing.
     """
+    around = replace(around, parts=tuple(map(_with_copies, around.parts)))
     own = verdict.judgement
     answer = joined(own if decided is None else decided, around)
     return replace(verdict, judgement=answer, surroundings=around, own=own)
