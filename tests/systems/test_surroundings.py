@@ -10,7 +10,7 @@ import pytest
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Answer, AtStake, Judgement, Part, Surroundings, Verdict
 from tallystick.systems.answers import DECIDES_FIRST
-from tallystick.systems.surroundings import judged_whole, open_part
+from tallystick.systems.surroundings import judged_whole, lying_beside, open_part
 
 
 def verdict(answer: Answer) -> Verdict:
@@ -71,3 +71,12 @@ def test_what_lies_beside_a_missing_part_under_its_name_is_named(tmp_path: Path)
     assert why() == "It is missing. c490.dat.bak lies beside it, and is not looked into."
     (tmp_path / "Copy of C490.DAT").touch()
     assert "Copy of C490.DAT, c490.dat.bak lie beside it, and are not looked into." in why()
+
+
+def test_a_folder_that_is_missing_has_no_file_of_that_ending_for_a_copy(tmp_path: Path) -> None:
+    for name in ("derby.log", "catalog", "logs"):
+        (tmp_path / name).touch()
+    assert not lying_beside(f"{tmp_path}/log")
+    (tmp_path / "log.old").mkdir()
+    (tmp_path / "copy of log").mkdir()
+    assert lying_beside(f"{tmp_path}/log").startswith("copy of log, log.old lie beside it")

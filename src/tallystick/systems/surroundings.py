@@ -8,6 +8,7 @@ of its system names a place, never by a search.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tallystick.errors import LogUnreadableError
@@ -43,24 +44,29 @@ _BESIDE_MAX = 3
 """Files beside a missing one that a text names."""
 
 
-def _with_copies(part: Part) -> Part:
-    """Return a part that is missing with the names beside its place that contain its own.
+def lying_beside(path: str) -> str:
+    """Return a sentence that names what lies beside the place of a missing file under its name.
 
-    They are named, and not judged: a copy that somebody put aside may be the part, or an older one.
+    Nothing of it is judged: a copy that somebody put aside may be the file, or an older one. Names
+    of folders are common words: another name has to begin or to end with one. Empty without any.
     """
-    if part.there or part.answer not in _ROWS:
-        return part
-    folder, _, name = part.path.rstrip("/").rpartition("/")
+    folder, _, name = path.rstrip("/").rpartition("/")
     if not folder or not name:
-        return part
-    found = sorted(
-        one for one in names_beside(folder) if name.lower() in one.lower() and one != name
-    )
+        return ""
+    word = re.escape(name)
+    form = re.compile(f".*{word}.*" if "." in name else rf"{word}\W.*|.*\s{word}", re.IGNORECASE)
+    found = sorted(one for one in names_beside(folder) if form.fullmatch(one) and one != name)
     if not found:
-        return part
+        return ""
     lie = "lies beside it, and is" if len(found) == 1 else "lie beside it, and are"
     named = ", ".join(found[:_BESIDE_MAX]) + " and more" * (len(found) > _BESIDE_MAX)
-    return replace(part, why=f"{part.why} {named} {lie} not looked into.")
+    return f"{named} {lie} not looked into."
+
+
+def _with_copies(part: Part) -> Part:
+    """Return a part; of one that is missing, and is missed, with what lies beside its place."""
+    beside = "" if part.there or part.answer not in _ROWS else lying_beside(part.path)
+    return replace(part, why=f"{part.why} {beside}") if beside else part
 
 
 def judged_whole(

@@ -24,6 +24,7 @@ from tallystick.systems.derby.format.layout import (
 from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.findings import FindingBuilder
+from tallystick.systems.surroundings import lying_beside
 
 _SHOWN = 3
 _NO_CONTROL = (
@@ -78,7 +79,7 @@ def _controls(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
             "control-missing",
             "log.ctrl is missing: a restart reads log1.dat from its start, not from the "
             "checkpoint, and does not look at the mirror",
-            advice=None if intact else _NO_CONTROL if log.files else _NO_FILE,
+            advice=None if intact else _NO_CONTROL if log.files or log.controls else _NO_FILE,
         )
 
 
@@ -93,21 +94,31 @@ def _missing_files(build: FindingBuilder, log: LogFiles, recovery: Recovery) -> 
     return [
         build(
             "missing-file",
-            f"log{number}.dat is missing; a restart begins at log{unread}.dat, and does not need it"
-            if number < unread
-            else f"log{number}.dat is missing; what it held can be neither redone nor undone"
-            + (f", and the end marker of log{lost - 1}.dat proves it was there" * (number == lost)),
+            _missing_text(number, lost, unread) + _copies(f"{build.log}/log{number}.dat"),
             severity=_missing_severity(number, needed, unread),
-            advice=None if log.files else _NO_FILE,
+            advice=None if log.files or log.controls else _NO_FILE,
         )
         for number in sorted((needed | between) - present)
     ]
+
+
+def _missing_text(number: int, lost: int, unread: int) -> str:
+    name = f"log{number}.dat is missing"
+    if number < unread:
+        return f"{name}; a restart begins at log{unread}.dat, and does not need it"
+    proved = f", and the end marker of log{lost - 1}.dat proves it was there" * (number == lost)
+    return f"{name}; what it held can be neither redone nor undone{proved}"
 
 
 def _missing_severity(number: int, needed: set[int], unread: int) -> Severity | None:
     if number < unread:
         return Severity.WARNING
     return Severity.LOSS if number in needed else None
+
+
+def _copies(path: str) -> str:
+    beside = lying_beside(path).rstrip(".")
+    return f". {beside}" if beside else ""
 
 
 def _sealed(build: FindingBuilder, log: LogFiles) -> Iterator[Finding]:
