@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tallystick.reading.discovery import real
+from tallystick.reading.discovery import parent, real
 from tallystick.records import Judgement, Part, Surroundings, Verdict
 from tallystick.systems.answers import DECIDES_FIRST
 from tallystick.systems.surroundings import ALONE, joined
@@ -57,7 +57,8 @@ def databases(
         logs: the path, the surroundings and the answer of each log.
     """
     given = list(logs)
-    judged = {real(path) for path, _, _ in given}
+    # A log that shares its folder is named by a file in it.
+    judged = {real(one) for path, _, _ in given for one in (path, parent(path))}
     known = [(path, *_with_other_log(around, answer, judged)) for path, around, answer in given]
     groups: dict[tuple[str, str, int], list[int]] = {}
     for number, (path, around, _) in enumerate(known):

@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from xml.parsers import expat
+from xml.parsers.expat import errors
 
 from tallystick.errors import LogUnreadableError
 from tallystick.storage.source import folder_above, same_place
@@ -19,15 +21,9 @@ from tallystick.systems.surroundings import open_part
 
 FILE_NAME: Final = "broker.xml"
 _COMMENT: Final = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_APART: Final = re.compile(
-    r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)"
-    r"|<!DOCTYPE[^>\[]*(?:>|\[.*?(?:\]\s*>|\Z)|\Z)",
-    re.DOTALL,
-)
-_TAG: Final = re.compile(r"""<(/?)([^\s<>/'"=]+)(?:"[^"<]*"|'[^'<]*'|[^<>"'])*?(/?)>""")
-"""Each of these takes a time that grows with the text, also where nothing ends what it begins."""
 _WIDE: Final = (b"\xff\xfe", b"\xfe\xff")
 """Begins a file of which each letter has two bytes."""
+_NOT_KNOWN: Final = (errors.XML_ERROR_UNKNOWN_ENCODING, errors.XML_ERROR_INCORRECT_ENCODING)
 _FOLDER: Final = re.compile(r"<([a-z-]+)-directory>\s*([^<$]+?)\s*</")
 _DATABASE: Final = re.compile(r"<(?:\w+:)?database-store[\s>]")
 
@@ -64,12 +60,13 @@ def broker_settings(broker: str, folder: str) -> BrokerSettings:
         if source is None:
             continue
         with source:
-            text = _COMMENT.sub("", _text(bytes(source.data)))
+            data = bytes(source.data)
+        text = _COMMENT.sub("", _text(data))
         folders = {part: _below(home, one) for part, one in _FOLDER.findall(text)}
         named = (folders.get("journal", folder), folders.get("bindings", ""))
         if any(same_place(folder, one) for one in named if one):
             in_database = _DATABASE.search(text) is not None
-            return BrokerSettings(path, folders, in_database, damage=_damage(text))
+            return BrokerSettings(path, folders, in_database, damage=_damage(data))
         # A place that is absolute is one of the machine that this was copied from, as a rule.
         if folders["journal"].startswith(f"{home}/"):
             elsewhere = elsewhere or folders["journal"]
@@ -80,25 +77,19 @@ def _text(data: bytes) -> str:
     return data.decode("utf-16" if data.startswith(_WIDE) else "utf-8", "replace")
 
 
-def _damage(text: str) -> str:
-    """Return why a text without comments is no whole XML; empty if it is, as its tags tell."""
-    text = _APART.sub("", text)
-    if not text.strip("\ufeff\0 \t\r\n"):
+def _damage(data: bytes) -> str:
+    """Return why this is no whole XML; empty if it is, or in an encoding that is not known here."""
+    if not data.strip(b"\0 \t\r\n"):
         return f"{FILE_NAME} is empty"
-    open_tags, whole = list[str](), False
-    for tag in _TAG.finditer(text):
-        if whole:
-            return f"{FILE_NAME} goes on after its end"
-        if tag[1]:
-            if not open_tags or open_tags.pop() != tag[2]:
-                return f"{FILE_NAME} is no whole XML: </{tag[2]}> closes nothing"
-        elif not tag[3]:
-            open_tags.append(tag[2])
-        whole = not open_tags
-    if open_tags:
-        return f"{FILE_NAME} is no whole XML: <{open_tags[-1]}> is not closed"
-    rest = _TAG.sub("", text)
-    return f"{FILE_NAME} is no whole XML" if "<" in rest or not whole else ""
+    try:
+        expat.ParserCreate().Parse(data, True)  # it asks for no file, and bounds what entities make
+    except expat.ExpatError as error:
+        text = expat.ErrorString(error.code)
+        if text not in _NOT_KNOWN:
+            return f"{FILE_NAME} is no whole XML: {text}, line {error.lineno}"
+    except (ValueError, LookupError):  # of an encoding of many bytes, or none that Python has
+        pass
+    return ""
 
 
 def _below(home: str, path: str) -> str:
