@@ -606,13 +606,18 @@ def verify(
     gathered = found.gatherer()
     of_logs: list[tuple[Observer, list[Finding], Judgement, bool]] = []
     parts: dict[Part, Observer] = {}
+    others: dict[Part, Observer] = {}
     for log in found.observers(progress):
         with found.guard(log.source):
             seen = log.observe(lambda reading: reading.verdict())
             own, agree = seen.value.judgement, not seen.value.differences
             of_logs.append((log, seen.findings, own, agree))
             parts = dict.fromkeys(_deciding(seen.value), log) | parts
+            if (around := seen.value.surroundings) is not None and around.other_log is not None:
+                others[around.other_log] = log
             gathered.add(seen.reading, seen.findings, own)
+    judged = {real(log.source.path) for log, *_ in of_logs}
+    parts |= {one: log for one, log in others.items() if real(one.path) not in judged}
     estate = gathered.judged(found.problems)
     findings = list(estate.findings) if estate is not None else []
     texts = {one.why for one in parts}
