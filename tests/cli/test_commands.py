@@ -40,7 +40,7 @@ def test_explain_prints_both_verdicts_and_their_difference(run: Run, logs: Path)
     assert answer.code == 1
     bad = next(log for log in answer.json["logs"] if log["path"].endswith("bad"))
     assert set(bad) == {
-        *("path", "system", "format", "answer", "at_stake", "reason"),
+        *("path", "name", "system", "format", "answer", "at_stake", "reason"),
         *("engine", "strict", "differences"),
         *("log_answer", "log_at_stake", "log_reason"),
     }
