@@ -208,7 +208,7 @@ tells is one row without a column.
 
 BATCH_ROWS = 10_000
 """Most rows of a batch, where the caller does not say."""
-_REPEATED_MIN, _REPEATED_ROWS = 4096, 16384
+_REPEATED_MIN, _REPEATED_ROWS = 1024, 16384
 """Rows of a column that repeats one text for which `plain` slices an array that it keeps: larger
 ones would take too much memory, and it takes several small ones to pay for making it."""
 

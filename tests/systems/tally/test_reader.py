@@ -41,6 +41,7 @@ from tallystick.systems.tally.format.layout import (
 )
 from tallystick.systems.tally.format.sealing import decompress
 from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.roles.journal import open_journal
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.sharded import ShardedLog, merged
 from tallystick.systems.tally.read.header_search import magic_places
@@ -102,6 +103,26 @@ def test_batches_of_large_groups_agree_with_records() -> None:
     one = reading(fs)
     oracle = _table(list(record_batches(one.records(), FOLDER, "wall_us")))
     assert _table(list(one.batches())).equals(oracle)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_large_groups_in_a_row_share_a_batch(damaged: bool) -> None:
+    fs = MemoryFileSystem()
+    with contextlib.closing(
+        open_journal(FOLDER, settings=Settings(segment_size=16 << 20, preallocate=False), fs=fs)
+    ) as journal:
+        for count in (700, 650, 800, 3000, 900, 700, 10, 750, 700):
+            journal.append_many([b"%d" % number * 60 for number in range(1000, 1000 + count)])
+    if damaged:
+        content = bytearray(fs.contents()[SEGMENT])
+        content[1_600_000] ^= 1
+        fs = MemoryFileSystem({**fs.contents(), SEGMENT: content})
+    one = reading(fs)
+    oracle = _table(list(record_batches(one.records(), FOLDER, "wall_us")))
+    batches = list(one.batches())
+    whole = [2150, 3000, 900, 1] if damaged else [2150, 3000, 1600, 10, 1450]
+    assert [batch.num_rows for batch in batches] == whole
+    assert _table(batches).equals(oracle)
 
 
 @pytest.mark.parametrize("target", [1, 5000, 1 << 30])

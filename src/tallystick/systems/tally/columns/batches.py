@@ -39,7 +39,7 @@ from tallystick.systems.tally.format.sealing import KeyMissingError
 from tallystick.systems.tally.read.records import columns_of, group_attributes, step_records
 from tallystick.systems.tally.read.scan import Step
 from tallystick.systems.tally.runs.chunk import Chunk
-from tallystick.systems.tally.runs.groups import PLAIN_BODY_CODES, ChunkReader
+from tallystick.systems.tally.runs.groups import EVERY_SIZE, PLAIN_BODY_CODES, ChunkReader
 from tallystick.systems.tally.runs.pieces import Runs, chunk_of
 from tallystick.systems.tally.runs.walk import KEY, LSN, TIME, TRANSACTION
 
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 _LARGE = 64
 """Groups of at least so many records are wrapped without copying: a batch costs as much."""
+_JOINED_MAX = 1 << 19
+"""Larger groups are never copied into a chunk: that takes more time than a batch for each does."""
 _BARE = marked((Code.APPEND, Code.ADD, Code.UPDATE, Code.DELETE, Code.BEGIN))
 """Codes of which a record has no attributes but those of its group, unless it has a user type."""
 _PLACES = ("offset", "length", "sequence", "time")
@@ -58,14 +60,14 @@ def runs_for(rows: int, key: bytes | None, *, attributes: bool) -> Runs | None:
     if not has_compiler():
         return None
     known, odd = (_BARE, GTRIDS | USER_TYPES) if attributes else (PLAIN_BODY_CODES, GTRIDS)
-    return Runs(read=ChunkReader(rows, known, odd, key=key))
+    return Runs(read=ChunkReader(rows, known, odd, large=_JOINED_MAX, key=key))
 
 
 def runs_for_choice(key: bytes | None) -> Runs | None:
     """Return the chunks that `chosen_records` tests; None without a compiler."""
     if not has_compiler():
         return None
-    return Runs(read=ChunkReader(odd=GTRIDS | USER_TYPES, large=True, key=key))
+    return Runs(read=ChunkReader(odd=GTRIDS | USER_TYPES, large=EVERY_SIZE, key=key))
 
 
 def step_batches(

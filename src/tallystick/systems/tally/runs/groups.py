@@ -16,7 +16,7 @@ from tallystick.arrow.neighbours import marked
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.storage.mapped import NEAR
 from tallystick.systems.tally.format import layout
-from tallystick.systems.tally.format.columns import GTRIDS
+from tallystick.systems.tally.format.columns import CODE_SHIFT, CODES, GTRIDS
 from tallystick.systems.tally.format.kinds import NAMES, WITH_RESOURCES, Code
 from tallystick.systems.tally.format.sealing import payload_bytes
 from tallystick.systems.tally.read.decision import Case
@@ -26,6 +26,8 @@ from tallystick.systems.tally.runs.chunk import Chunk
 
 ROWS_MAX = 1 << 13
 """Records of a chunk at most."""
+EVERY_SIZE = layout.LENGTH_MAX
+"""Bytes that no large group exceeds."""
 
 Found: TypeAlias = tuple[Chunk, layout.GroupHeader]
 """The records of whole groups in a row, and the header of the last one."""
@@ -44,7 +46,8 @@ class ChunkReader:
     """Reads chunks of at most ``rows`` records.
 
     Groups with a code that ``known`` does not mark, or with columns of ``odd``, are left to
-    `SegmentView.look`, one at a time; with ``large`` a large group is a chunk of its own.
+    `SegmentView.look`, one at a time. Large groups are taken if they have at most ``large`` bytes:
+    as many as fit into a chunk, or one.
     """
 
     def __init__(
@@ -53,7 +56,7 @@ class ChunkReader:
         known: npt.NDArray[np.bool_] = PLAIN_BODY_CODES,
         odd: int = GTRIDS,
         *,
-        large: bool = False,
+        large: int = 0,
         key: bytes | None = None,
     ) -> None:
         self._rows = min(rows, ROWS_MAX)
@@ -74,7 +77,7 @@ class ChunkReader:
         if first.columns & self._odd:  # the kernel would not take it: no need to prepare for it
             return None
         if first.stored > walk.STORED_MAX or first.count > self._rows:
-            return self._large_group(view, due) if self._large else None
+            return self._large_groups(view, due, stop) if first.stored <= self._large else None
         data = np.frombuffer(view.data, np.uint8)
         # In steps of `NEAR` bytes: between two of them pages of the mapping are given back.
         end = min(due.offset + NEAR, len(data) if stop is None else stop)
@@ -87,7 +90,32 @@ class ChunkReader:
         assert last is not None  # the kernel has just verified it
         return chunk, last
 
-    def _large_group(self, view: SegmentView, due: Expected) -> Found | None:
+    def _large_groups(self, view: SegmentView, due: Expected, stop: int | None) -> Found | None:
+        """Return one packed group, or several others in a row: for each chunk time is taken."""
+        first = self._verified(view, due)
+        if first is None:
+            return None
+        if first.flags:
+            return self._unpacked(view, [due.offset])
+        headers, rows = [first], self._rows - first.count
+        end = min(due.offset + NEAR, len(view.data) if stop is None else stop)
+        while (due := Expected.after(headers[-1])).offset < end:
+            header = layout.decode_group_header(view.data, due.offset)
+            if (
+                header is None
+                or header.flags
+                or not walk.STORED_MAX < header.stored <= self._large
+                or header.count > rows
+                or self._verified(view, due) is None
+            ):
+                break
+            headers.append(header)
+            rows -= header.count
+        starts = [one.offset for one in headers]
+        return self._taken(np.frombuffer(view.data, np.uint8), headers, starts)
+
+    def _verified(self, view: SegmentView, due: Expected) -> layout.GroupHeader | None:
+        """Return the header of the group that is due if it is whole and of records to be taken."""
         place = view.look(due)
         header = place.header
         if place.case is not Case.VALID or header is None or due.lsn > _LSN_MAX:
@@ -96,10 +124,12 @@ class ChunkReader:
         if header.count > header.raw:
             return None
         if header.flags:
-            return self._unpacked(view, [due.offset])
-        if header.raw != header.stored:
+            return header
+        if header.raw != header.stored or header.columns & self._odd:
             return None
-        return self._taken(np.frombuffer(view.data, np.uint8), [header], [due.offset])
+        # Here and not by the kernel alone: where it stops, what follows was verified for nothing.
+        codes = view.payload(header)[: header.count] if header.columns & CODES else _code(header)
+        return header if self._known[np.frombuffer(codes, np.uint8)].all() else None
 
     def _walk(
         self, data: Any, view: SegmentView, due: Expected, stop: int
@@ -181,6 +211,11 @@ class ChunkReader:
             lengths = np.repeat([one.length for one in headers], counts)
         chunk = Chunk(data, out[:, :count], codes[:count], valid, views[:count], lengths)
         return chunk, headers[-1]
+
+
+def _code(header: layout.GroupHeader) -> bytes:
+    """Return the code of all records of a group without a column of codes."""
+    return bytes([header.columns >> CODE_SHIFT & 0xFF])
 
 
 def _new_columns(rows: int) -> tuple[Any, Any, Any, Any]:

@@ -119,6 +119,6 @@ def chunk_of(place: Place) -> Chunk | None:
 
 
 def _reader(key: bytes | None) -> ReadChunk:
-    from tallystick.systems.tally.runs.groups import ALL_CODES, ChunkReader
+    from tallystick.systems.tally.runs.groups import ALL_CODES, EVERY_SIZE, ChunkReader
 
-    return ChunkReader(known=ALL_CODES, large=True, key=key)
+    return ChunkReader(known=ALL_CODES, large=EVERY_SIZE, key=key)
