@@ -24,11 +24,13 @@ from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import system
 from tallystick.systems.tally import reader
 from tallystick.systems.tally.format import sealing
+from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.headers import (
     decode_segment_header,
     doubled,
     encode_segment_header,
 )
+from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import (
     DATA_OFFSET,
     GROUP_MAGIC,
@@ -40,6 +42,7 @@ from tallystick.systems.tally.format.layout import (
     group_length,
 )
 from tallystick.systems.tally.format.sealing import decompress
+from tallystick.systems.tally.live.items import UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.journal import open_journal
 from tallystick.systems.tally.live.settings import Settings
@@ -47,6 +50,7 @@ from tallystick.systems.tally.live.sharded import ShardedLog, merged
 from tallystick.systems.tally.read.header_search import magic_places
 from tallystick.systems.tally.read.records import step_records
 from tallystick.systems.tally.read.scan import Step
+from tallystick.systems.tally.read.walk import Expected, Place, SegmentView
 from tallystick.systems.tally.reader import TallyReading
 from tallystick.testing import MemoryFileSystem, check_tiling
 from tests.kit import same_rows, untouched
@@ -123,6 +127,29 @@ def test_large_groups_in_a_row_share_a_batch(damaged: bool) -> None:
     whole = [2150, 3000, 900, 1] if damaged else [2150, 3000, 1600, 10, 1450]
     assert [batch.num_rows for batch in batches] == whole
     assert _table(batches).equals(oracle)
+
+
+def test_large_groups_that_columns_cannot_hold_are_verified_twice_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs, looked = MemoryFileSystem(), list[int]()
+    with contextlib.closing(
+        TallyLog(FOLDER, settings=Settings(segment_size=16 << 20, preallocate=False), fs=fs)
+    ) as log:
+        for number in range(1, 21):
+            for key in range(600):
+                log.submit(UnplacedRecord(Code.ADD, b"%d" % key * 80, number, key))
+            log.submit(UnplacedEnding(Code.COMMIT, number)).wait()
+    look = SegmentView.look
+
+    def counted(view: SegmentView, due: Expected) -> Place:
+        looked.append(due.offset)
+        return look(view, due)
+
+    monkeypatch.setattr(SegmentView, "look", counted)
+    rows = sum(batch.num_rows for batch in reading(fs).attribute_batches(None, 10_000))
+    assert rows == 20 * 601
+    assert max(map(looked.count, looked)) <= 2
 
 
 @pytest.mark.parametrize("target", [1, 5000, 1 << 30])
@@ -236,8 +263,6 @@ def test_missing_segment_is_seen_in_the_middle_and_at_the_end() -> None:
 
 def test_transaction_with_a_hole_is_reported_and_not_applied() -> None:
     from tallystick.systems.tally.format.bodies import Ending, encode_ending
-    from tallystick.systems.tally.format.columns import UnplacedRecord
-    from tallystick.systems.tally.format.kinds import Code
 
     fs = MemoryFileSystem()
     log = tiny_log(fs)
@@ -264,7 +289,6 @@ def test_the_answer_alone_counts_what_is_at_stake_as_the_whole_verdict_does() ->
 
 
 def test_unknown_code_that_may_be_ignored_is_skipped_and_any_other_refused() -> None:
-    from tallystick.systems.tally.format.columns import UnplacedRecord
 
     for code, opened in ((0x80 | 5, True), (5 + 100, False)):
         fs = MemoryFileSystem()
