@@ -28,6 +28,7 @@ from tallystick.reading.survey import Paths, Progress, Survey, survey
 from tallystick.records import Answer, Finding, Judgement, State, Surroundings
 from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import LogSource, ReadOptions
+from tallystick.systems.surroundings import ALONE
 
 GRAVEST_FIRST = (Answer.LOSES, Answer.REFUSES, Answer.CANNOT_TELL, Answer.SAFE)
 """A restart makes the first of them worse; the others keep what is there."""
@@ -48,6 +49,7 @@ class TriagedLog:
         verdicts_agree: what its own engine would do is what its bytes prove.
         fine: it is safe and whole, and its verdicts agree: as `explain` exits with 0.
         command: what to type next, quoted for a POSIX shell.
+        alone: nothing of its database or broker was found beside it, and would be looked for.
     """
 
     database: Database
@@ -58,6 +60,7 @@ class TriagedLog:
     verdicts_agree: bool
     fine: bool
     command: str
+    alone: bool = False
 
     def __str__(self) -> str:
         return f"{printable(f'{self.path} ({self.system})')}: {self.judgement} Next: {self.command}"
@@ -194,7 +197,10 @@ def _triaged(
     by_others = _answer(seen, estate) is not seen.judgement
     if (answer.answer is Answer.SAFE and in_doubt) or by_others:
         command = f"tallystick indoubt list {whole}"
-    return TriagedLog(database, path, source.system, answer, in_doubt, seen.agree, fine, command)
+    alone = seen.around is not None and seen.around.kind == ALONE
+    return TriagedLog(
+        database, path, source.system, answer, in_doubt, seen.agree, fine, command, alone
+    )
 
 
 def _path(source: LogSource, database: Database) -> str:

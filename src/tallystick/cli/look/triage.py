@@ -144,7 +144,8 @@ def _show_log(out: Printer, one: TriagedLog, told: Told, command: str) -> None:
     """Print a log in two lines of text at most, its path, and what to type if that is its own."""
     doubt = f"{one.in_doubt:,} in doubt" if one.in_doubt else ""
     differ = "" if one.verdicts_agree else "its engine and its bytes differ"
-    about = ", ".join(part for part in (stake_text(one.judgement), doubt, differ) if part)
+    alone = "the log alone" if one.alone else ""
+    about = ", ".join(part for part in (stake_text(one.judgement), doubt, differ, alone) if part)
     why = one.judgement.text.partition(". ")[0].rstrip(".")
     parts = [about, why] if told.is_new(one.judgement.text) else [about or why]
     for line in textwrap.wrap(
