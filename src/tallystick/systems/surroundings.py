@@ -128,3 +128,13 @@ def names_beside(folder: str) -> frozenset[str]:
         return list_names(folder)
     except LogUnreadableError:
         return frozenset()
+
+
+def unlisted(folder: str) -> str:
+    """Return why the names in a folder that is there cannot be read; empty if they can."""
+    try:
+        list_names(folder)
+    except LogUnreadableError as error:
+        gone = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+        return "" if gone else error.message
+    return ""

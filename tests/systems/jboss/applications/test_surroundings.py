@@ -5,6 +5,7 @@ What each case says of the original is what Artemis 2.40 did with it.
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import time
@@ -336,6 +337,7 @@ def test_settings_with_which_no_broker_starts_are_named(
     data = broker(tmp_path)
     (tmp_path / "etc").mkdir()
     (tmp_path / place).write_bytes(text)
+    (tmp_path / place).with_name("a.xml").write_text("<a/>")
     one, parts = judged(data)
     if not says:
         assert one.judgement.answer is Answer.SAFE
@@ -350,6 +352,30 @@ def test_settings_with_which_no_broker_starts_are_named(
     gone("bindings", "large-messages")(data)
     assert answer(data)[0] is Answer.LOSES  # which is graver
     assert judged(data, log_only=True)[0].judgement.answer is Answer.SAFE
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<persistence-enabled>false</persistence-enabled>", "nothing is kept"),
+        ("<persistence-enabled>true</persistence-enabled>", ""),
+        ("<large-messages-directory>${where:./data/large}</large-messages-directory>", "part-lost"),
+        ("<paging-directory>${where}/paging</paging-directory>", "a property of the start decides"),
+        ("<xi:include href='core.xml'/>", "part-lost"),
+        ("<xi:include href='gone.xml'/>", "includes gone.xml, which is not there"),
+        ("<xi:include href='/etc/far.xml'/>", ""),  # of the machine that this was copied from
+    ],
+)
+def test_settings_decide_what_a_start_reads(text: str, expected: str, tmp_path: Path) -> None:
+    data = broker(tmp_path)
+    (tmp_path / "etc").mkdir()
+    core = "<core><large-messages-directory>./data/away</large-messages-directory></core>"
+    (tmp_path / "etc/core.xml").write_text(core)
+    whole = f"<configuration xmlns:xi='x'>{text}</configuration>"
+    (tmp_path / "etc/broker.xml").write_text(whole)
+    found = judged(data)[0].judgement
+    assert expected in (found.reason, found.text) or expected in found.text
+    assert (found.answer is Answer.SAFE) is not bool(expected)
 
 
 @pytest.mark.parametrize("piece", ["<!--", "<![CDATA[", "<?", "<!DOCTYPE [", '<a "', "<a", "</a>"])
@@ -431,6 +457,58 @@ def test_a_journal_on_another_disk_is_read_through_its_link(name: str, tmp_path:
 PAGED = "paged"
 
 
+def _address(data: Path) -> Path:
+    return next((data / "paging").rglob("address.txt"))
+
+
+def _second_folder(data: Path) -> None:
+    shutil.copytree(_address(data).parent, data / "paging/again")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data: _address(data).unlink(), "has no address.txt"),
+        (lambda data: _address(data).rename(_address(data).with_name("ADDRESS.TXT")), "no address"),
+        (lambda data: _address(data).write_text(""), "address.txt says ''"),
+        (_second_folder, "in two folders"),
+        (
+            lambda data: page(data, 2).rename(page(data, 2).with_suffix(".PAGE")),
+            "not 000000002.PAGE",
+        ),
+    ],
+)
+def test_pages_that_a_start_does_not_read_are_told(
+    change: Change, says: str, tmp_path: Path
+) -> None:
+    """Artemis 2.40 starts, and has the messages of the other pages alone."""
+    data = broker(tmp_path, PAGED)
+    assert answer(data)[0] is Answer.SAFE
+    change(data)
+    one, parts = judged(data)
+    assert one.judgement.answer is Answer.CANNOT_TELL
+    assert says in parts[-1].why
+
+
+@pytest.mark.parametrize("name", ["bindings", "large-messages", "paging"])
+def test_a_folder_that_cannot_be_read_is_not_taken_for_one_that_is_missing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = broker(tmp_path, PAGED)
+    (data / name).mkdir(exist_ok=True)
+    listdir = os.listdir
+
+    def refused(path: str) -> list[str]:
+        if str(path).endswith(name):
+            raise PermissionError(13, "Permission denied", path)
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", refused)
+    one, parts = judged(data / "journal")
+    assert one.judgement.answer is Answer.CANNOT_TELL
+    assert [part.path for part in parts if part.answer is not Answer.SAFE] == [str(data / name)]
+
+
 @pytest.mark.parametrize(
     ("change", "safe"),
     [
@@ -458,6 +536,11 @@ def test_pages_that_are_counted_are_needed(change: Change, safe: bool, tmp_path:
             lambda data: page(data, 2).rename(page(data, 2).with_name("999999999.page")),
             "000000002.page is missing between others",
         ),
+        (
+            lambda data: page(data, 2).write_bytes(b""),
+            "000000002.page holds no message, and a later page is there",
+        ),
+        (lambda data: _address(data).write_text("\ufeffq0"), "and its pages are of 'q0'"),
     ],
 )
 @pytest.mark.parametrize("number", [0, 1])

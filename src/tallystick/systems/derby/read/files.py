@@ -37,7 +37,7 @@ from tallystick.systems.java_properties import parse_properties
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.systems.surroundings import names_beside
 
-_FILE_NAME = re.compile(r"log(\d{1,10})\.dat", re.IGNORECASE)
+_FILE_NAME = re.compile(r"log(0|[1-9]\d{0,9})\.dat", re.IGNORECASE)
 PROPERTIES = "service.properties"
 SERVICE, LOG_DEVICE = "derby.serviceProtocol", "logDevice"
 """Properties that every database has, and that names the folder of `LOG_FOLDER` elsewhere."""

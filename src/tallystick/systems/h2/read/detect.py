@@ -21,7 +21,7 @@ from tallystick.systems.protocol import Entry, Folder, LogSource
 SUFFIX = ".h2.db"
 MV_SUFFIX = ".mv.db"
 """Ends of the names of a page store, and of H2's other store, that of 1.4 by default."""
-PART = re.compile(r"(.*\.h2\.db)\.(\d{1,9})\.part", re.IGNORECASE)
+PART = re.compile(r"(.*\.h2\.db)\.([1-9]\d{0,8})\.part", re.IGNORECASE)
 """Name of a part after the first one of a database that was opened with ``split:``."""
 _OLD = "of a database of H2 1.0 or 1.1, another format: not read"
 _OTHERS = {

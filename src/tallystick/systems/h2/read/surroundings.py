@@ -105,6 +105,14 @@ def _renamed(first: str, parts: dict[int, str]) -> Iterator[Part]:
     """Yield the part that a file is of which the end of the name has letters of another case."""
     for path in (first, *parts.values()):
         name = logical_name(path)
+        if name.lower().endswith(MV_SUFFIX):
+            usual = name[: -len(MV_SUFFIX)] + SUFFIX
+            why = (
+                f"It is a page store, and H2 takes a file of this name for one of its other store, "
+                f"and refuses it (90030), or asks for {usual}, and makes a new database."
+            )
+            yield renamed_part(path, _LAYOUT, why, f"whether it is renamed to {usual}")
+            return
         start = name.lower().rfind(SUFFIX)
         usual = name[:start] + name[start:].lower()
         if start >= 0 and name != usual:

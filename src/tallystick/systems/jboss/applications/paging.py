@@ -27,7 +27,7 @@ from tallystick.systems.jboss.format.pages import (
     contents_of,
     messages_of,
 )
-from tallystick.systems.surroundings import names_beside, open_part
+from tallystick.systems.surroundings import names_beside, open_part, unlisted
 
 _ADDRESS: Final = "address.txt"
 """What a folder of pages has, or a start passes over it."""
@@ -81,11 +81,53 @@ def held_in(folders: dict[str, list[str]], needs: Needs, queues: dict[int, str])
                 found.first = one.first
             if not one.whole:
                 found.odd = f"{name} ends within a message"
+            elif not one.messages and page != numbers[-1]:
+                found.odd = f"{name} holds no message, and a later page is there"
             found.large |= {(number, page): large for number, large in one.large.items()}
             found.transactions.update(_left(page, one, own, needs))
         found.messages = sum(counts) + (numbers[-1] - len(numbers)) * max(counts)
         held[address] = found
     return held
+
+
+def _other_address(page: str, address: str, queues: dict[int, str]) -> str:
+    """Return the address of a queue that the first message is for, if none of them has this one."""
+    source = open_part(page)
+    if source is None:
+        return ""
+    with source:
+        first = next(messages_of(source.data), None)
+    bound = [queues[one] for one in (first.queues if first else ()) if one in queues]
+    # Of a queue for many addresses it may be another one.
+    if not bound or address in bound or any(sign in one for one in bound for sign in "#*"):
+        return ""
+    return bound[0]
+
+
+def passed_over(place: Place, queues: dict[int, str]) -> Part | None:
+    """Return the pages, where a start passes over some, or it cannot be told whether it does."""
+    path, found_by, there = place
+    seen = set[str]()
+    for below in [path, *(f"{path}/{one}" for one in sorted(names_beside(path)))]:
+        names = sorted(map(logical_name, names_beside(below)))
+        pages = [one for one in names if re.fullmatch(r"\d+\.page", one, re.IGNORECASE)]
+        why, where = "", below.rpartition("/")[2]
+        if damage := unlisted(below):
+            why = f"{damage}. A start reads the pages there."
+        elif pages and below != path and _ADDRESS not in names:
+            why = f"{where} has no {_ADDRESS}: a start passes over the messages in its pages."
+        elif odd := next((one for one in pages if one != one.lower()), ""):
+            why = f"A broker reads {odd.lower()}, not {odd}: it takes that page for read."
+        elif pages and below != path:
+            address = _text(f"{below}/{_ADDRESS}")
+            if bound := _other_address(f"{below}/{pages[0]}", address, queues):
+                why = f"{where}/{_ADDRESS} says {address!r}, and its pages are of {bound!r}."
+            elif address in seen:
+                why = f"The pages of {address} are in two folders, and a start takes one of them."
+            seen.add(address)
+        if why:
+            return Part("paging", path, found_by, there, False, why, Answer.CANNOT_TELL)
+    return None
 
 
 def paged_messages(folder: str, left: Counter[str]) -> Iterator[tuple[int, PagedMessage]]:

@@ -23,6 +23,7 @@ from tallystick.records import Answer, AtStake, Part, Surroundings
 from tallystick.storage.source import folder_above, logical_name
 from tallystick.systems.jboss.applications.broker_xml import (
     FILE_NAME,
+    NOTHING,
     BrokerSettings,
     broker_settings,
 )
@@ -33,6 +34,7 @@ from tallystick.systems.jboss.applications.paging import (
     held_in,
     page_folders,
     pages_part,
+    passed_over,
 )
 from tallystick.systems.jboss.applications.places import (
     BINDINGS,
@@ -42,7 +44,7 @@ from tallystick.systems.jboss.applications.places import (
     of_other_case,
     places_of,
 )
-from tallystick.systems.surroundings import alone, names_beside, renamed_part
+from tallystick.systems.surroundings import alone, names_beside, renamed_part, unlisted
 
 BROKER: Final = "broker"
 """The kind of what a start of Artemis or HornetQ starts."""
@@ -82,8 +84,9 @@ def _with_settings(
 ) -> Surroundings:
     """Return what a start opens besides the journal, by its settings."""
     broker = folder_above(folder.rstrip("/") or "/")
-    if extension in _BROKERS and settings.in_database:
-        return Surroundings(broker, BROKER, (_in_database(settings.path),), reads_log=False)
+    if extension in _BROKERS and settings.kept_in:
+        part = _kept_elsewhere(settings.path, settings.kept_in)
+        return Surroundings(broker, BROKER, (part,), reads_log=False)
     if extension in _BROKERS and settings.elsewhere and not names_beside(settings.elsewhere):
         return Surroundings(broker, BROKER, (_elsewhere(settings.elsewhere),))
     if extension in _BROKERS and (name := of_other_case(broker, places)):
@@ -102,7 +105,7 @@ def _with_settings(
     place = places["bindings"]
     queues: dict[int, str] | None = None
     damage = foreign = ""
-    if place.there:
+    if place.there and not (damage := unlisted(place.path)):
         try:
             queues, needs.dropped = known.queues(place.path), known.dropped(place.path)
             foreign = known.foreign(place.path, queues)
@@ -114,11 +117,20 @@ def _with_settings(
     held = held_in(pages, needs, queues or {})
     parts = [
         _bindings(place, needs, queues, damage, foreign, paged=bool(held)),
-        large_part(places["large-messages"], needs, extension),
-        foreign_page(places["paging"], pages)
+        _unread(places["large-messages"]) or large_part(places["large-messages"], needs, extension),
+        passed_over(places["paging"], queues or {})
+        or foreign_page(places["paging"], pages)
         or pages_part(places["paging"], needs, queues or {}, places["large-messages"], held, known),
     ]
     return Surroundings(broker, BROKER, tuple(parts))
+
+
+def _unread(place: Place) -> Part | None:
+    """Return the large messages where their folder is there and cannot be read."""
+    if not (damage := unlisted(place.path)):
+        return None
+    why = f"{damage}. A start delivers what is there of the messages."
+    return Part("large messages", place.path, place.found_by, why=why, answer=Answer.CANNOT_TELL)
 
 
 def _renamed(path: str, why: str) -> Part:
@@ -131,8 +143,8 @@ def _renamed(path: str, why: str) -> Part:
 def _unread_settings(settings: BrokerSettings) -> Part:
     """Return the part that the settings are where no broker starts with them."""
     why = (
-        f"{settings.damage}: the broker does not start with it. Where it keeps its files is "
-        "presumed to be as its defaults have it, but for what can be read there."
+        f"{settings.damage}. Where it keeps its files is presumed to be as its defaults have it, "
+        "but for what can be read there."
     )
     decided_by = f"the {FILE_NAME} with which the broker is to start"
     return Part(
@@ -141,13 +153,16 @@ def _unread_settings(settings: BrokerSettings) -> Part:
     )  # fmt: skip
 
 
-def _in_database(path: str) -> Part:
-    """Return the part that the database is in which a broker keeps its journals, by settings."""
+def _kept_elsewhere(path: str, kept_in: str) -> Part:
+    """Return the part that keeps what a broker has, by settings, where no file does."""
     why = (
         "The settings name a database (database-store): a start reads its journals there, by JDBC, "
         "and none of these files."
     )
     decided_by = "the tables of that database; or whether the broker starts with these settings"
+    if kept_in == NOTHING:
+        why = "The settings say that nothing is kept (persistence-enabled): a start reads no file."
+        decided_by = "whether the broker starts with these settings"
     return Part(
         "store", path, FILE_NAME, True, None, why, Answer.CANNOT_TELL, AtStake(), decided_by
     )
