@@ -206,3 +206,15 @@ def test_the_only_numbered_file_of_a_log_is_part_of_it_where_it_cannot_be_read(
     monkeypatch.setattr(protocol.source, "read_head", read_head)
     (log,) = discover(database).logs
     assert str(refused) in log.files
+
+
+@pytest.mark.parametrize("name", [".btm1.tlog.Ab12cd", ".btm1.tlog.swp"])
+def test_what_a_copy_or_an_editor_has_not_finished_is_no_log(name: str, tmp_path: Path) -> None:
+    for number in (1, 2):
+        packed = fixture_dir("bitronix") / "crash-mid-commit" / f"btm{number}.tlog.gz"
+        with source.open_source(str(packed)) as one:
+            (tmp_path / f"btm{number}.tlog").write_bytes(one.data)
+    (tmp_path / name).write_bytes((tmp_path / "btm1.tlog").read_bytes()[:100_000])
+    found = discover(tmp_path)
+    assert [one.system for one in found.logs] == ["bitronix"]
+    assert found.others == [f"{tmp_path}/{name}"]

@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote
@@ -43,6 +43,8 @@ _LISTINGS = 20
 _DIGITS = re.compile(r"[0-9]+")
 _STEM = re.compile(r"([^0-9.]+)[0-9]")
 """What the numbered files of a log have in common with its others: `log1.dat`, `log.ctrl`."""
+_UNFINISHED = re.compile(r"\.(.+)\.(?:[A-Za-z0-9]{6}|sw[a-p])")
+"""What rsync writes before it has all of a file, and an editor beside it."""
 _NO_FILES = (
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISSOCK, "a socket"),
@@ -101,29 +103,13 @@ def _searched(
     recurse: bool,
 ) -> Discovery:
     found = Discovery()
-    for folder in _with_linked_logs(root, found, known, recurse=recurse):
+    # The log of a database is moved to another disk like that.
+    followed = frozenset(name for system in known for name in system.folders)
+    for folder in folders_below(root, found, recurse=recurse, followed=followed):
         if progress is not None:
             progress(folder.path)
         _search_settled(folder, known, found)
     return found
-
-
-def _with_linked_logs(
-    root: str, found: Discovery, known: Sequence[System], *, recurse: bool
-) -> Iterator[Folder]:
-    """Yield the folders below, and linked ones that are named as a system names those of its logs.
-
-    The log of a database is moved to another disk like that. What lies below it is not searched.
-    """
-    yield from folders_below(root, found, recurse=recurse)
-    names = {name for system in known for name in system.folders}
-    for one in [one for one in found.problems if one.code == LINKED]:
-        if one.log.rpartition("/")[2] in names:
-            found.problems.remove(one)
-            try:
-                yield from folders_below(one.log, found, recurse=False)
-            except LogUnreadableError as error:
-                found.problems.append(unread_finding(error, one.log))
 
 
 _AROUND = " \t\n\"'"
@@ -225,13 +211,36 @@ def once(logs: Iterable[LogSource], *, aliased: bool = False) -> list[LogSource]
     """
     found: dict[tuple[str, str, str], LogSource] = {}
     for one in logs:
-        key = one.system, real(one.path) if aliased else one.path, one.name
+        key = one.system, _place(one) if aliased else one.path, one.name
         known = found.setdefault(key, one)
         if known.path == one.path and {parent(file) for file in one.files} - {one.path}:
             found[key] = replace(known, files=tuple(dict.fromkeys(known.files + one.files)))
         elif one.database or (known.path != one.path and _is_own(one) and not _is_own(known)):
             found[key] = one
-    return list(found.values())
+    moved = {real(one.path) for one in found.values() if _is_moved(one)}
+    return [
+        one
+        for one in found.values()
+        if _is_moved(one) or _has_usual_name(one) or real(one.path) not in moved
+    ]
+
+
+def _place(log: LogSource) -> str:
+    """Return the one name of the folder of a log, however that is named."""
+    if not _is_moved(log):
+        return real(log.path)
+    # Two databases may have a link to the same log: it is that of both.
+    return f"{real(parent(log.path))}/{log.path.rpartition('/')[2]}"
+
+
+def _is_moved(log: LogSource) -> bool:
+    """Return whether a log is named by the link that its database has in the log's usual place."""
+    return _has_usual_name(log) and not is_remote(log.path) and Path(log.path).is_symlink()
+
+
+def _has_usual_name(log: LogSource) -> bool:
+    folders = next((one.folders for one in systems() if one.name == log.system), frozenset())
+    return log.path.rpartition("/")[2] in folders
 
 
 def _is_own(log: LogSource) -> bool:
@@ -401,8 +410,11 @@ def _with_unread(log: LogSource, unread: Iterable[str]) -> LogSource:
 
 
 def _readable(folder: Folder, found: Discovery) -> Folder:
-    readable = []
+    readable, names = [], {entry.name for entry in folder.entries}
     for entry in folder.entries:
+        if (copy := _UNFINISHED.fullmatch(entry.name)) and copy[1] in names:
+            found.others.append(entry.path)  # its system opens none of this name
+            continue
         try:
             archive = archive_name(entry.head)
         except LogUnreadableError as error:
@@ -428,8 +440,13 @@ def unread_finding(error: LogUnreadableError, log: str) -> Finding:
     )
 
 
-def folders_below(root: str, found: Discovery, *, recurse: bool) -> Iterator[Folder]:
-    """Yield the folder ``root``, and those below it; what cannot be listed is a problem."""
+def folders_below(
+    root: str, found: Discovery, *, recurse: bool, followed: Container[str] = ()
+) -> Iterator[Folder]:
+    """Yield the folder ``root``, and those below it; what cannot be listed is a problem.
+
+    Links with a name that is ``followed`` are, but not what lies below them.
+    """
     if is_remote(root):
         yield from _remote_folders(root, recurse=recurse)
         return
@@ -461,6 +478,12 @@ def folders_below(root: str, found: Discovery, *, recurse: bool) -> Iterator[Fol
         waiting.extend(one.path for one in folders if not one.is_symlink())
         links = [slashed(one.path) for one in folders if one.is_symlink()]
         elsewhere = [one for one in links if not f"{real(root)}/".startswith(f"{real(one)}/")]
+        for one in [one for one in elsewhere if one.rpartition("/")[2] in followed]:
+            elsewhere.remove(one)
+            try:
+                yield from folders_below(one, found, recurse=False)
+            except LogUnreadableError as error:
+                found.problems.append(unread_finding(error, one))
         found.problems += not_followed(map(_linked, elsewhere), [root])
 
 

@@ -402,3 +402,21 @@ def test_the_file_that_h2_1_4_opens_in_place_of_a_page_store_is_named(
     found = one.surroundings.parts if one.surroundings else ()
     assert [part.part for part in found] == parts
     assert all("MV_STORE=FALSE" in part.why for part in found)
+
+
+def test_a_page_store_with_the_name_of_the_other_store_is_told(tmp_path: Path) -> None:
+    """1.4.200 refuses it (90030); 1.3.176 makes a new database beside it."""
+    (tmp_path / "bank.mv.db").write_bytes(base())
+    (found,) = tallystick.explain(tmp_path).logs
+    assert found.judgement.answer is Answer.CANNOT_TELL
+    assert found.judgement.decided_by == "whether it is renamed to bank.h2.db"
+
+
+def test_a_number_that_begins_with_a_zero_is_none_of_a_part(tmp_path: Path) -> None:
+    """1.3.176 takes the parts before it for the database: 90030."""
+    folder = unpacked("split-files.txz", tmp_path)
+    (folder / "test.h2.db.2.part").rename(folder / "test.h2.db.02.part")
+    (found,) = tallystick.explain(folder).logs
+    assert found.judgement.answer is Answer.CANNOT_TELL
+    assert found.surroundings is not None
+    assert [one.part for one in found.surroundings.parts if not one.there] == ["test.h2.db.2.part"]

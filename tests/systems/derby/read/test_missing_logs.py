@@ -61,6 +61,34 @@ def test_a_log_on_another_disk_is_read_through_its_link(tmp_path: Path) -> None:
     assert verdict_of(copy).judgement.answer is Answer.REFUSES
 
 
+def test_a_linked_log_is_its_databases_where_the_tree_has_both(tmp_path: Path) -> None:
+    """Without service.properties it does not boot, whatever is given: XJ004."""
+    copy = killed(tmp_path)
+    (copy / "log").rename(tmp_path / "moved")
+    (copy / "log").symlink_to("../moved")
+    (copy / "service.properties").unlink()
+    for given in (tmp_path, copy, [copy, tmp_path / "moved"], [tmp_path / "moved", copy]):
+        (found,) = tallystick.explain(given).logs
+        assert (found.path, found.judgement.answer) == (f"{copy}/log", Answer.REFUSES)
+
+
+def test_two_databases_with_one_log_are_both_judged(tmp_path: Path) -> None:
+    copy = killed(tmp_path)
+    other = Path(shutil.copytree(copy, tmp_path / "other"))
+    shutil.rmtree(other / "log")
+    (other / "log").symlink_to("../db/log")
+    (other / "service.properties").unlink()
+    answers = {one.path: one.judgement.answer for one in tallystick.explain(tmp_path).logs}
+    assert answers == {f"{copy}/log": Answer.SAFE, f"{other}/log": Answer.REFUSES}
+
+
+def test_a_number_that_begins_with_a_zero_is_none_of_a_log_file(tmp_path: Path) -> None:
+    """It boots with a new log, and has nothing since the last checkpoint."""
+    copy = killed(tmp_path)
+    (copy / "log/log1.dat").rename(copy / "log/log01.dat")
+    assert verdict_of(copy).judgement.answer is not Answer.SAFE
+
+
 @pytest.mark.parametrize("device", [False, True])
 def test_a_log_in_the_place_that_its_database_does_not_name_is_not_read(
     device: bool, tmp_path: Path
