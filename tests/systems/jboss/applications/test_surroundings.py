@@ -387,6 +387,16 @@ def test_broken_settings_take_no_time(piece: str, tmp_path: Path) -> None:
     assert time.process_time() - before < 5
 
 
+def test_entities_in_entities_are_bounded(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    made = "".join(f'<!ENTITY e{one} "{f"&e{one - 1};" * 10}">' for one in range(1, 12))
+    text = f'<!DOCTYPE a [<!ENTITY e0 "haha">{made}]><a>&e11;</a>'
+    (tmp_path / "broker.xml").write_text(text)
+    before = time.process_time()
+    assert "no whole XML" in broker_settings(str(tmp_path), str(tmp_path / "journal")).damage
+    assert time.process_time() - before < 5
+
+
 def test_settings_that_cannot_be_read_are_named_and_a_journal_alone_is_none(
     tmp_path: Path,
 ) -> None:
