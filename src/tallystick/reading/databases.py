@@ -57,8 +57,9 @@ def databases(
         logs: the path, the surroundings and the answer of each log.
     """
     given = list(logs)
-    # A log that shares its folder is named by a file in it.
-    judged = {real(one) for path, _, _ in given for one in (path, parent(path))}
+    # A log that shares its folder is named by a file in it; one alone was judged without the rest.
+    whole = [path for path, around, _ in given if around is not None and around.kind != ALONE]
+    judged = {real(one) for path in whole for one in (path, parent(path))}
     known = [(path, *_with_other_log(around, answer, judged)) for path, around, answer in given]
     groups: dict[tuple[str, str, int], list[int]] = {}
     for number, (path, around, _) in enumerate(known):

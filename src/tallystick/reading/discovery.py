@@ -218,11 +218,25 @@ def once(logs: Iterable[LogSource], *, aliased: bool = False) -> list[LogSource]
         elif one.database or (known.path != one.path and _is_own(one) and not _is_own(known)):
             found[key] = one
     moved = {real(one.path) for one in found.values() if _is_moved(one)}
-    return [
+    kept = [
         one
         for one in found.values()
         if _is_moved(one) or _has_usual_name(one) or real(one.path) not in moved
     ]
+    return list(_without_parts(kept))
+
+
+def _without_parts(logs: Sequence[LogSource]) -> Iterator[LogSource]:
+    """Yield logs but those whose files are some of another one's, which has links to them."""
+    linked = {
+        real(file): one for one in logs if not is_remote(one.path)
+        for file in one.files if Path(file).is_symlink()
+    }  # fmt: skip
+    for one in logs:
+        files = set(map(real, one.files)) if linked else set[str]()
+        others = [linked[file] for file in files if file in linked]
+        if not files or not any(files < set(map(real, other.files)) for other in others):
+            yield one
 
 
 def _place(log: LogSource) -> str:

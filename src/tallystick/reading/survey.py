@@ -88,6 +88,7 @@ from tallystick.systems.protocol import (
     System,
 )
 from tallystick.systems.registry import systems
+from tallystick.systems.surroundings import ALONE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -607,16 +608,17 @@ def verify(
     of_logs: list[tuple[Observer, list[Finding], Judgement, bool]] = []
     parts: dict[Part, Observer] = {}
     others: dict[Part, Observer] = {}
+    judged = set[str]()
     for log in found.observers(progress):
         with found.guard(log.source):
             seen = log.observe(lambda reading: reading.verdict())
             own, agree = seen.value.judgement, not seen.value.differences
             of_logs.append((log, seen.findings, own, agree))
             parts = dict.fromkeys(_deciding(seen.value), log) | parts
-            if (around := seen.value.surroundings) is not None and around.other_log is not None:
-                others[around.other_log] = log
+            if (around := seen.value.surroundings) is not None and around.kind != ALONE:
+                judged.add(real(log.source.path))
+                others |= {} if around.other_log is None else {around.other_log: log}
             gathered.add(seen.reading, seen.findings, own)
-    judged = {real(log.source.path) for log, *_ in of_logs}
     parts |= {one: log for one, log in others.items() if real(one.path) not in judged}
     estate = gathered.judged(found.problems)
     findings = list(estate.findings) if estate is not None else []

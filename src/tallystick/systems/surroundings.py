@@ -9,11 +9,18 @@ of its system names a place, never by a search.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Answer, AtStake, Judgement, Part, Surroundings, Verdict
-from tallystick.storage.source import PACKINGS, ByteSource, list_names, open_source
+from tallystick.storage.source import (
+    PACKINGS,
+    ByteSource,
+    list_names,
+    logical_name,
+    open_source,
+)
 from tallystick.systems.answers import BESIDE_THE_LOG, DECIDES_FIRST, PART_LOST, PART_REFUSED
 
 ALONE = "log"
@@ -67,6 +74,20 @@ def _with_copies(part: Part) -> Part:
     """Return a part; of one that is missing, and is missed, with what lies beside its place."""
     beside = "" if part.there or part.answer not in _ROWS else lying_beside(part.path)
     return replace(part, why=f"{part.why} {beside}") if beside else part
+
+
+def packed_part(paths: Iterable[str], found_by: str) -> Part | None:
+    """Return the part that one packed file is among others that are not; None without one.
+
+    Where all are packed it is an archive, which is unpacked before a start.
+    """
+    every = list(paths)
+    packed = [one for one in every if one.endswith(PACKINGS)]
+    if not packed or len(packed) == len(every):
+        return None
+    wanted, name = logical_name(packed[0]), packed[0].rpartition("/")[2]
+    why = f"Others are not packed, and a start asks for {wanted}: it does not find {name}."
+    return renamed_part(packed[0], found_by, why, "whether it is unpacked before the start")
 
 
 def judged_whole(

@@ -7,6 +7,7 @@ the answers about the database, and what is no log.
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import hashlib
 import shutil
 import struct
@@ -420,3 +421,24 @@ def test_a_number_that_begins_with_a_zero_is_none_of_a_part(tmp_path: Path) -> N
     assert found.judgement.answer is Answer.CANNOT_TELL
     assert found.surroundings is not None
     assert [one.part for one in found.surroundings.parts if not one.there] == ["test.h2.db.2.part"]
+
+
+def test_one_packed_part_among_others_is_not_found(tmp_path: Path) -> None:
+    """1.3.176 takes the parts before it for the database: 90030."""
+    folder = unpacked("split-files.txz", tmp_path)
+    part = folder / "test.h2.db.3.part"
+    with gzip.open(f"{part}.gz", "wb") as packed:
+        packed.write(part.read_bytes())
+    part.unlink()
+    assert answer_of(folder) == (Answer.CANNOT_TELL, "beside-the-log")
+
+
+def test_a_folder_of_parts_that_a_database_links_to_is_none(tmp_path: Path) -> None:
+    folder = unpacked("split-files.txz", tmp_path)
+    (tmp_path / "disk").mkdir()
+    for number in (2, 3):
+        part = folder / f"test.h2.db.{number}.part"
+        part.rename(tmp_path / "disk" / part.name)
+        part.symlink_to(tmp_path / "disk" / part.name)
+    (found,) = tallystick.explain(tmp_path).logs
+    assert found.judgement.answer is Answer.SAFE

@@ -5,6 +5,7 @@ What each case says of the original is what Artemis 2.40 did with it.
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import struct
@@ -1111,6 +1112,33 @@ def test_bindings_that_are_given_without_their_journal_do_not_tell(
     assert bindings_judged(data).judgement.answer is Answer.LOSES
     both = tallystick.triage([data / "bindings", data / "journal"])
     assert {one.judgement.answer for one in both.logs} == {Answer.LOSES}
+
+
+def test_a_journal_that_is_not_judged_with_its_bindings_does_not_decide(tmp_path: Path) -> None:
+    """The settings lie beside the bindings, and nothing leads to them from the journal."""
+    data = broker(tmp_path)
+    (tmp_path / "far/away").mkdir(parents=True)
+    (data / "journal").rename(tmp_path / "far/away/journal")
+    (tmp_path / "etc").mkdir()
+    text = f"<journal-directory>{tmp_path}/far/away/journal</journal-directory>"
+    text += "<bindings-directory>./data/bindings</bindings-directory>"
+    (tmp_path / "etc/broker.xml").write_text(f"<configuration>{text}</configuration>")
+    found = tallystick.explain(tmp_path)
+    assert {one.kind for one in found.databases} == {"broker", "log"}
+    assert bindings_judged(data).judgement.decided_by == str(tmp_path / "far/away/journal")
+    assert verify(tmp_path).exit_code
+
+
+@pytest.mark.parametrize("name", ["journal/activemq-data-1.amq", "large-messages/221.msg"])
+def test_one_packed_file_among_others_is_not_found_by_a_start(name: str, tmp_path: Path) -> None:
+    """Artemis 2.40 has no message of that file."""
+    data = broker(tmp_path)
+    with gzip.open(f"{data / name}.gz", "wb") as packed:
+        packed.write((data / name).read_bytes())
+    (data / name).unlink()
+    found = judged(data)[0].judgement
+    assert (found.answer, found.reason) == DOUBTED
+    assert f"does not find {Path(name).name}.gz" in found.text
 
 
 def test_bindings_alone_are_judged_alone(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tallystick.storage.source import logical_name
 from tallystick.systems.bitronix.format.layout import DEFAULT_NAMES
 from tallystick.systems.bitronix.read.detect import copied, twin_name
 from tallystick.systems.protocol import LogSource
-from tallystick.systems.surroundings import renamed_part
+from tallystick.systems.surroundings import packed_part, renamed_part
 
 _SETTINGS: Final = "the usual names of the files"
 _DECIDED_BY: Final = "the names in the settings of the manager"
@@ -22,6 +22,8 @@ _DECIDED_BY: Final = "the names in the settings of the manager"
 
 def surroundings_of(source: LogSource) -> Surroundings | None:
     """Return the part that a file is whose name has letters of another case; None if none has."""
+    if (packed := packed_part(source.files, _SETTINGS)) is not None:
+        return Surroundings(source.path, "journal", (packed,))
     names = sorted(map(logical_name, source.files))
     renamed = next((one for one in names if one not in DEFAULT_NAMES and _usual(one)), None)
     if renamed is None:

@@ -29,7 +29,13 @@ from tallystick.systems.derby.read.files import (
     system_properties,
 )
 from tallystick.systems.protocol import LogSource
-from tallystick.systems.surroundings import alone, names_beside, open_part, renamed_part
+from tallystick.systems.surroundings import (
+    alone,
+    names_beside,
+    open_part,
+    packed_part,
+    renamed_part,
+)
 
 OLD_PROPERTIES: Final = "service.propertiesold"
 """A boot takes it where there is no other that is whole: an update that a crash ended leaves it."""
@@ -64,6 +70,10 @@ def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
     if elsewhere := log_elsewhere(log):
         return Surroundings(database, "database", (_other_device(elsewhere),), reads_log=False)
     parts = [_properties(database)]
+    containers = sorted(names_beside(f"{database}/{SEGMENT}"))
+    opened = [*log.files, *(f"{database}/{SEGMENT}/{one}" for one in containers)]
+    if (packed := packed_part(opened, _LAYOUT)) is not None:
+        parts.append(packed)
     nowhere = link_to_nothing(log.path)
     if log.database:
         parts.append(_log_device(log))

@@ -24,7 +24,7 @@ from tallystick.systems.h2.format.secure import decrypted_object
 from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.read.detect import MV_SUFFIX, PART, SUFFIX
 from tallystick.systems.protocol import LogSource
-from tallystick.systems.surroundings import names_beside, open_part, renamed_part
+from tallystick.systems.surroundings import names_beside, open_part, packed_part, renamed_part
 
 _SPLIT: Final = "the names that split: gives"
 _LAYOUT: Final = "the layout of a database"
@@ -94,8 +94,10 @@ def surroundings_of(
 ) -> Surroundings | None:
     """Return what the engine opens besides the first file; None where that is the database."""
     first, parts = numbered(source)
+    packed = packed_part(parts.values(), _SPLIT)
     found = (
-        *_renamed(first, parts), *_other_store(first), *_split(first, parts),
+        *_renamed(first, parts), *([packed] if packed else []), *_other_store(first),
+        *_split(first, parts),
         *_large_objects(first, sorted(lobs), password),
     )  # fmt: skip
     return Surroundings(first, "database", found) if found else None

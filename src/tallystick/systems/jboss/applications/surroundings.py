@@ -14,6 +14,7 @@ each leaves its ids in bindings and journal, and transactions with messages in p
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -44,7 +45,13 @@ from tallystick.systems.jboss.applications.places import (
     of_other_case,
     places_of,
 )
-from tallystick.systems.surroundings import alone, names_beside, renamed_part, unlisted
+from tallystick.systems.surroundings import (
+    alone,
+    names_beside,
+    packed_part,
+    renamed_part,
+    unlisted,
+)
 
 BROKER: Final = "broker"
 """The kind of what a start of Artemis or HornetQ starts."""
@@ -101,6 +108,8 @@ def _with_settings(
     )
     if extension not in MESSAGE_EXTENSIONS or older or not (beside or settings.path):
         return alone(folder)
+    if (packed := packed_part(_opened(folder, extension, places), LAYOUT)) is not None:
+        return Surroundings(broker, BROKER, (packed,))
     needs = needs_of(known)
     place = places["bindings"]
     queues: dict[int, str] | None = None
@@ -123,6 +132,18 @@ def _with_settings(
         or pages_part(places["paging"], needs, queues or {}, places["large-messages"], held, known),
     ]
     return Surroundings(broker, BROKER, tuple(parts))
+
+
+def _opened(folder: str, extension: str, places: dict[str, Place]) -> Iterator[str]:
+    """Yield the files of journals and large messages that a start asks for, by their names."""
+    for path, endings in (
+        (folder, {extension}),
+        (places["bindings"].path, BINDINGS_EXTENSIONS),
+        (places["large-messages"].path, {"msg"}),
+    ):
+        for name in sorted(names_beside(path)):
+            if logical_name(name).rpartition(".")[2] in endings:
+                yield f"{path}/{name}"
 
 
 def _unread(place: Place) -> Part | None:
@@ -193,7 +214,10 @@ def _beside_bindings(folder: str, broker: str, places: dict[str, Place]) -> Surr
 
 def _judged_there(path: str, found_by: str) -> Part:
     """Return the journal of messages, which tells what all of the broker is about."""
-    why = "The journal of messages decides with these bindings, and is judged where it is given."
+    why = (
+        "The journal of messages decides with these bindings, and was not judged with them: give "
+        "the folder that holds both."
+    )
     return Part("journal", path, found_by, True, None, why, Answer.CANNOT_TELL)
 
 
