@@ -19,7 +19,7 @@ from tests.cli.conftest import Run
 from tests.cli.test_triage import at_terminal
 from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
-from tests.rescue.kit import case, change, content, names, unpacked
+from tests.rescue.kit import SETTINGS, case, change, content, names, on_device, unpacked
 from tests.systems.jboss.applications.test_object_store import NAMES, put
 
 ROOT = Path(__file__).parents[2]
@@ -97,6 +97,20 @@ def test_nothing_to_mend_is_said_and_nothing_written(run: Run, tmp_path: Path) -
     assert answer.code == 1
     assert answer.out == "Nothing to mend: nothing is damaged. No copy was made\n"
     assert names(tmp_path) == []
+
+
+def test_a_log_that_is_brought_into_the_copy_is_told_in_a_line(run: Run, tmp_path: Path) -> None:
+    device, copy = tmp_path / "dev", tmp_path / "copy"
+    database = on_device(tmp_path, device)
+    answer = run("repair", database, "--to", copy)
+    said = (
+        f"its log is copied from {device}/log into its own folder log, and {SETTINGS} no longer "
+        "names that place"
+    )
+    assert f"{copy}: {said}\n" in answer.out
+    assert f"derby  {copy / 'log'}\n" in answer.out
+    told = run("repair", database, "--to", tmp_path / "again", "--json").json
+    assert told["own_logs"] == [{"path": ".", "origin": f"{device}/log", "text": said}]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.fixtures import fixture_dir
+from tests.systems.derby.databases import killed
 
+CONTROL, MIRROR, SETTINGS = "log.ctrl", "logmirror.ctrl", "service.properties"
 _ORACLE = shutil.ignore_patterns("manifest.json", "*.jsonl.gz")
 
 
@@ -68,3 +70,21 @@ def limited_file_size(most: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         sys.dont_write_bytecode = compiles
+
+
+def on_device(tmp_path: Path, device: Path, name: str = "ld") -> Path:
+    """Return a database whose log is moved to a device, and has an empty control file."""
+    database = tmp_path / name
+    killed(tmp_path).rename(database)
+    device.mkdir(parents=True)
+    shutil.move(database / "log", device / "log")
+    (device / "log" / CONTROL).write_bytes(b"")
+    _name(database / SETTINGS, device)
+    return database
+
+
+def _name(settings: Path, device: Path) -> None:
+    """Write the place of the log into the middle of a file of properties."""
+    lines = settings.read_bytes().splitlines(keepends=True)
+    lines[3:3] = [f"logDevice={device}\n".encode()]
+    settings.write_bytes(b"".join(lines))

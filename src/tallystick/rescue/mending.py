@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,14 +23,14 @@ from tallystick.reading.discovery import in_full, path_of, with_password
 from tallystick.reading.results import Explanation, is_severe
 from tallystick.reading.survey import NO_LOG, Survey, explain, survey
 from tallystick.records import Answer, Finding, Judgement
+from tallystick.rescue.copying import Copying
 from tallystick.storage.local import LOCAL, naming, require_folder
-from tallystick.storage.source import PACKINGS, is_remote, logical_name, open_source, packing_damage
+from tallystick.storage.source import PACKINGS, is_remote, logical_name, packing_damage
 from tallystick.systems.protocol import Patch, ReadOptions
 from tallystick.systems.registry import systems
 from tallystick.systems.surroundings import ALONE
 
 UNFINISHED = ".unfinished"
-_PIECE = 1 << 20
 _FIELD = 16
 """Most bytes of a patch that are told as they are; of a longer one only what differs is."""
 
@@ -58,7 +57,8 @@ class Mend:
 class MendedLog:
     """A log of the copy, and the answers about it; ``before`` is None if it was not found.
 
-    ``path`` is relative to the copy, ``left`` the damage of this log in `Repair.left`.
+    ``path`` is relative to the copy, or leads out of it where a log lies elsewhere; ``left`` is
+    the damage of this log in `Repair.left`.
     """
 
     system: str
@@ -74,6 +74,23 @@ class MendedLog:
             "system": self.system, "path": self.path, "before": before,
             "after": self.after.to_dict(),
         }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedLog:
+    """The log of a database that named another place for it: the copy has it in its own folder.
+
+    ``path`` is the database, relative to the copy, ``origin`` where the log lies, ``text`` what was
+    done.
+    """
+
+    path: str
+    origin: str
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +111,8 @@ class Repair:
     """What was mended on a copy; without ``mends`` there is no copy.
 
     ``left`` is damage of the copy, or of the original without one, that nothing proves a mend for;
-    ``unmended`` is what `explain` does not call safe of an original without a copy.
+    ``unmended`` is what `explain` does not call safe of an original without a copy; ``own_logs``
+    are the databases that have their logs in their own folders in the copy alone.
     """
 
     path: str
@@ -104,6 +122,7 @@ class Repair:
     left: list[Finding] = field(default_factory=list)
     whole: bool = False
     unmended: list[Unmended] = field(default_factory=list)
+    own_logs: list[CopiedLog] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -127,6 +146,7 @@ class Repair:
             "logs": [one.to_dict() for one in self.logs],
             "left": [one.to_dict() for one in self.left],
             "unmended": [one.to_dict() for one in self.unmended],
+            "own_logs": [one.to_dict() for one in self.own_logs],
         }
 
 
@@ -139,8 +159,9 @@ def repair(
     """Copy the logs at ``path`` with all that lies beside them to ``copy``, and mend them there.
 
     Without anything to mend, or a proof of how, nothing is written. Links are followed, so that the
-    copy has files of its own. If any file of a log is packed, all packed files are unpacked that
-    unpack whole: packed was what lies beside the log, too. ``copy`` appears when it is mended.
+    copy has files of its own; the log that a database has elsewhere is copied into its folder. If
+    any file of a log is packed, all packed files are unpacked that unpack whole: packed was what
+    lies beside the log, too. ``copy`` appears when it is mended.
 
     Raises:
         LogLockedError: somebody has a log open.
@@ -155,6 +176,8 @@ def repair(
         _require_outside(target.resolve(), origin, ())
     found = survey(origin, options=options).refuse_unknown_settings()
     _require_logs(found, origin)
+    for source in found.logs if origin.is_dir() else ():
+        _require_not_in(target.resolve(), Path(source.path))
     with ExitStack() as held:
         for folder in dict.fromkeys(source.path for source in found.logs):
             if Path(folder).is_dir():
@@ -166,11 +189,13 @@ def repair(
         if not patches:
             answer.unmended = list(_unmended(before))
             return answer
-        with naming(target), _copied(origin, target, _to_unpack(found, origin)) as copied:
+        copying = Copying(_to_unpack(found, origin))
+        with naming(target), _copied(origin, target, copying) as copied:
             for patch in patches:
-                answer.mends.extend(_mend(patch, origin, copied))
+                answer.mends.extend(_mend(patch, copied, copying))
+            answer.own_logs = list(_own_logs(copied, copying))
             after = explain(copied, options=options)
-            answer.logs = list(_compared(before, origin, after, copied, target))
+            answer.logs = list(_compared(before, after, copied, target, copying))
             answer.left = [one for log in answer.logs for one in log.left]
             answer.left += [_moved(one, copied, target) for one in _damage(after.problems)]
             safe = all(one.judgement.answer is Answer.SAFE for one in after.logs)
@@ -193,6 +218,16 @@ def require_free(target: Path, what: str) -> None:
 
 
 def _require_outside(target: Path, folder: Path, above: tuple[Path, ...]) -> None:
+    real = _require_not_in(target, folder)
+    if real in above:
+        raise LogUnreadableError("a link leads back to a folder above it", file=str(folder))
+    for one in sorted(folder.iterdir()):
+        if one.is_dir():
+            _require_outside(target, one, (*above, real))
+
+
+def _require_not_in(target: Path, folder: Path) -> Path:
+    """Return the folder without links, if the copy does not lie in it."""
     real = folder.resolve()
     if real in target.parents:
         raise LogWriteError(
@@ -200,11 +235,7 @@ def _require_outside(target: Path, folder: Path, above: tuple[Path, ...]) -> Non
             file=str(target),
             advice=f"Name a place outside {folder}",
         )
-    if real in above:
-        raise LogUnreadableError("a link leads back to a folder above it", file=str(folder))
-    for one in sorted(folder.iterdir()):
-        if one.is_dir():
-            _require_outside(target, one, (*above, real))
+    return real
 
 
 def _require_logs(found: Survey, origin: Path) -> None:
@@ -244,7 +275,7 @@ def _is_whole(packed: str) -> bool:
 
 
 @contextmanager
-def _copied(origin: Path, target: Path, packed: Container[str]) -> Iterator[Path]:
+def _copied(origin: Path, target: Path, copying: Copying) -> Iterator[Path]:
     """Give a copy for the block to mend; it gets its name at the end, or is removed."""
     unfinished = target.with_name(target.name + UNFINISHED)
     try:
@@ -257,7 +288,7 @@ def _copied(origin: Path, target: Path, packed: Container[str]) -> Iterator[Path
         ) from None
     try:
         copied = unfinished / (logical_name(str(origin.resolve())) or "copy")
-        _copy(origin, copied, packed)
+        copying.copy(origin, copied)
         yield copied
         copied.rename(target)
     finally:
@@ -265,46 +296,33 @@ def _copied(origin: Path, target: Path, packed: Container[str]) -> Iterator[Path
     LOCAL.sync_dir(str(target.parent.absolute()))
 
 
-def _copy(origin: Path, copied: Path, packed: Container[str]) -> None:
-    """Copy a file or a folder durably, what links lead to in their place; no pipe and no device.
-
-    ``packed`` are unpacked.
-    """
-    try:
-        status = origin.stat()
-    except FileNotFoundError:  # a link that leads nowhere
-        return
-    if stat.S_ISREG(status.st_mode):
-        with copied.open("xb") as out, ExitStack() as opened:
-            if str(origin) in packed:
-                out.write(opened.enter_context(open_source(str(origin))).data)
-            else:
-                shutil.copyfileobj(opened.enter_context(origin.open("rb")), out, _PIECE)
-            out.flush()
-            os.fsync(out.fileno())
-            os.fchmod(out.fileno(), stat.S_IMODE(status.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
-        os.utime(copied, ns=(status.st_atime_ns, status.st_mtime_ns))
-    elif stat.S_ISDIR(status.st_mode):
-        copied.mkdir(0o700)
-        for one in sorted(origin.iterdir()):
-            name = logical_name(str(one)) if str(one) in packed else one.name
-            _copy(one, copied / name, packed)
-        LOCAL.sync_dir(str(copied.absolute()))
-        copied.chmod(stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
+def _mend(patch: Patch, copied: Path, copying: Copying) -> Iterator[Mend]:
+    """Write a patch into the copy, wherever its file is there, and yield what that has changed."""
+    name = logical_name(patch.path)
+    files = [copied] if copied.is_file() else [
+        one / name for one in copying.places(Path(patch.path).parent)
+    ]  # fmt: skip
+    if not files:
+        raise LogUnreadableError(
+            "what is damaged lies outside of what is copied",
+            file=patch.path,
+            advice="Name its folder",
+        )
+    for file in files:
+        if (found := _written(patch, file)) is not None:
+            called = name if file == copied else os.path.relpath(file, copied)
+            yield replace(found, file=called)
 
 
-def _mend(patch: Patch, origin: Path, copied: Path) -> Iterator[Mend]:
-    """Write a patch into the copy, durably, and yield what that has changed."""
-    unpacked = Path(patch.path).with_name(logical_name(patch.path))
-    relative = os.path.relpath(unpacked, origin) if origin.is_dir() else os.curdir
-    file = copied if relative == os.curdir else copied / relative
+def _written(patch: Patch, file: Path) -> Mend | None:
+    """Write a patch into a file, durably, and return what that has changed."""
     file.touch()
     offset, data = patch.offset, patch.data
     with file.open("r+b") as out:
         out.seek(offset)
         before = out.read(len(data))
         if before == data:
-            return
+            return None
         if len(data) > _FIELD and len(before) == len(data):
             differing = [
                 at for at, pair in enumerate(zip(before, data, strict=True)) if len(set(pair)) > 1
@@ -315,8 +333,7 @@ def _mend(patch: Patch, origin: Path, copied: Path) -> Iterator[Mend]:
         out.write(data)
         out.flush()
         os.fsync(out.fileno())
-    name = logical_name(str(origin)) if relative == os.curdir else relative
-    yield Mend(name, offset, before, data, patch.why)
+    return Mend(str(file), offset, before, data, patch.why)
 
 
 def _unmended(found: Explanation) -> Iterator[Unmended]:
@@ -344,15 +361,16 @@ def _moved(finding: Finding, copied: Path, target: Path) -> Finding:
 
 
 def _compared(
-    before: Explanation, origin: Path, after: Explanation, copied: Path, target: Path
+    before: Explanation, after: Explanation, copied: Path, target: Path, copying: Copying
 ) -> Iterator[MendedLog]:
     """Yield each log of the copy with both answers about it; several of a path are in one order."""
     old: dict[tuple[str, str, int], Judgement] = {}
     seen = Counter[tuple[str, str]]()
     for one in before.logs:
-        key = one.system, _below(one.path, origin)
-        old[*key, seen[key]] = one.judgement
-        seen[key] += 1
+        for place in copying.places(one.path) or [Path(one.path)]:
+            key = one.system, _below(str(place), copied)
+            old[*key, seen[key]] = one.judgement
+            seen[key] += 1
     seen.clear()
     for one, found in zip(after.logs, after.findings, strict=True):
         key = one.system, _below(one.path, copied)
@@ -364,8 +382,19 @@ def _compared(
 
 
 def _below(path: str, top: Path) -> str:
-    """Return a path relative to what is copied; the log in a file that is copied is this file."""
-    return os.path.relpath(path, top) if top.is_dir() else os.curdir
+    """Return a path relative to a copy; of what leads out of it the whole one.
+
+    The log in a file that is copied is this file.
+    """
+    if not top.is_dir():
+        return os.curdir
+    relative = os.path.relpath(path, top)
+    return path if relative.startswith(os.pardir + os.sep) else relative
+
+
+def _own_logs(copied: Path, copying: Copying) -> Iterator[CopiedLog]:
+    for folder, own in copying.own_logs:
+        yield CopiedLog(_below(str(folder), copied), own.origin, own.text)
 
 
 def shown_bytes(data: bytes, most: int = _FIELD) -> str:

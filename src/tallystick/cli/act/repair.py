@@ -69,9 +69,12 @@ def _show(out: Printer, found: Repair) -> None:
         out.line(f"  after  {shown_bytes(mend.after)}")
         wrapped(out, f"Proof: {mend.why}")
     _more(out, len(found.mends))
+    for own in found.own_logs[:LISTED_MAX]:
+        out.line((Whole(_in_copy(found, own.path)), "bold"), f": {own.text}")
+    _more(out, len(found.own_logs))
     shown = sorted((one for one in found.logs if _is_told(one)), key=_gravity)
     for log in shown[:LISTED_MAX]:
-        where = Whole(f"{log.system}  {os.path.normpath(Path(found.copy, log.path))}")
+        where = Whole(f"{log.system}  {_in_copy(found, log.path)}")
         out.line((where, "bold"))
         same = log.before == log.after
         answers = (("before", log.before), ("after ", log.after))
@@ -93,6 +96,10 @@ def _show(out: Printer, found: Repair) -> None:
         out.line(Whole(f"    tallystick explain {shell_quoted(found.copy)}"), style="bold")
     else:
         _show_unmended(out, found)
+
+
+def _in_copy(found: Repair, path: str) -> str:
+    return os.path.normpath(Path(found.copy, path))
 
 
 def _show_unmended(out: Printer, found: Repair) -> None:

@@ -34,6 +34,7 @@ SYSTEM = System(
     reader="tallystick.systems.derby.reader:DerbyReading",
     codes="tallystick.systems.derby.codes:CODES",
     mender="tallystick.systems.derby.live.mend:patches",
+    log_owner="tallystick.systems.derby.live.own_log:own_log",
     put_aside="tallystick.systems.derby.read.surroundings:put_aside",
     numbered=True,
     reasons="tallystick.systems.derby.codes:REASONS",

@@ -61,6 +61,7 @@ from tallystick.systems.protocol.source import (
     readable_entries,
 )
 from tallystick.systems.protocol.system import (
+    OwnLog,
     Patch,
     ResourceTraits,
     Statements,
@@ -102,6 +103,7 @@ __all__ = [
     "Missing",
     "NotClosedInPartsError",
     "Ordered",
+    "OwnLog",
     "Patch",
     "ProvesDurability",
     "Ranged",

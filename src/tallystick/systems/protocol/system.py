@@ -89,6 +89,24 @@ class Patch(NamedTuple):
     why: str
 
 
+class OwnLog(NamedTuple):
+    """What a copy of a database has, so that a start of it does not write to a log elsewhere.
+
+    Attributes:
+        origin: the folder of the log, as the database names it; it may be missing.
+        files: the files of the log there.
+        name: the folder of the copy that they belong into; nothing else is in it.
+        settings: files of the database by name, and what they hold in the copy, unpacked.
+        text: what that is, for a person.
+    """
+
+    origin: str
+    files: tuple[str, ...]
+    name: str
+    settings: Mapping[str, bytes]
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """A log system and its capabilities: one value per system, listed in `registry`.
@@ -151,6 +169,8 @@ class System:
             persist log; empty for other systems.
         mender: function ``(LogSource, ReadOptions) -> Iterable[Patch]`` that gives what is damaged
             in a log as other bytes of it prove that it was; empty for systems without such proofs.
+        log_owner: function ``(folder) -> OwnLog | None`` that gives what a copy has of the database
+            in a folder that names another place for its log; empty for systems without such.
         sql: the `Dialect` of its databases; empty where it has none.
         put_aside: function ``(LogSource) -> str`` that tells, in words, why the system never reads
             the files (again), such as copies that it has put aside, and says nothing of others.
@@ -188,6 +208,7 @@ class System:
     resource: ResourceTraits = ResourceTraits()
     persist_entry: str = ""
     mender: str = ""
+    log_owner: str = ""
     put_aside: str = ""
     folders: frozenset[str] = frozenset()
     sql: str = ""
@@ -209,6 +230,15 @@ class System:
     def mends(self, source: LogSource, options: ReadOptions) -> list[Patch]:
         """Return what mends a log, as far as its bytes prove it. Raises what reading it raises."""
         return list(resolve_name(self.mender)(source, options)) if self.mender else []
+
+    def own_log(self, folder: str) -> OwnLog | None:
+        """Return what a copy of the database in a folder has, if its log is elsewhere.
+
+        Raises:
+            LogUnreadableError: something of it cannot be read.
+        """
+        found = resolve_name(self.log_owner)(folder) if self.log_owner else None
+        return cast("OwnLog | None", found)
 
     def is_to(self, name: str, head: bytes) -> str:
         """Return what a file that is no log is to the system; empty where it is nothing."""

@@ -91,14 +91,24 @@ def _log_of_database(folder: Folder, entries: list[Entry]) -> LogSource | None:
         return None
     device = log_on_device(properties)
     path = device or slashed(f"{folder.path}/{LOG_FOLDER}")
-    names = _names_in(path)
-    usual = set(log_names(map(logical_name, names)))
-    files = tuple(f"{path}/{name}" for name in names if logical_name(name) in usual)
+    files = tuple(one for one in log_files_in(path) if logical_name(one) != _NOTICE)
     if device:
         return LogSource(SYSTEM_NAME, path, files, database=folder.path)
     if files or SEGMENT not in list_names(folder.path):
         return None
     return LogSource(SYSTEM_NAME, path, ())
+
+
+def log_files_in(path: str) -> tuple[str, ...]:
+    """Return the files of a log in a folder, with the notice beside them; none without a log.
+
+    Raises:
+        LogUnreadableError: the folder is there, and cannot be read.
+    """
+    names = _names_in(path)
+    usual = set(log_names(map(logical_name, names)))
+    beside = {_NOTICE} if usual else set[str]()
+    return tuple(f"{path}/{name}" for name in names if logical_name(name) in usual | beside)
 
 
 def _names_in(path: str) -> list[str]:

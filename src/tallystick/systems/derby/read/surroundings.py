@@ -123,7 +123,7 @@ def cipher_changes(database: str) -> bool:
 def _properties_of(database: str) -> Mapping[str, str]:
     """Return the properties that a database has; none where they cannot be read."""
     try:
-        source = open_part(f"{database}/{_taken(database)}")
+        source = open_part(f"{database}/{taken_properties(database)}")
     except LogUnreadableError:
         return {}
     if source is None:
@@ -132,7 +132,7 @@ def _properties_of(database: str) -> Mapping[str, str]:
         return properties_in(bytes(source.data))
 
 
-def _taken(database: str) -> str:
+def taken_properties(database: str) -> str:
     """Return the name of the file of properties that a boot takes."""
     names = frozenset(map(logical_name, names_beside(database)))
     if OLD_PROPERTIES not in names:
@@ -210,7 +210,7 @@ def put_aside(log: LogSource) -> str:
 def _properties(database: str) -> Part:
     name, path = PROPERTIES, f"{database}/{PROPERTIES}"
     try:
-        name = _taken(database)
+        name = taken_properties(database)
         path = f"{database}/{name}"
         source = open_part(path)
     except LogUnreadableError as error:
