@@ -79,11 +79,11 @@ def on_device(tmp_path: Path, device: Path, name: str = "ld") -> Path:
     device.mkdir(parents=True)
     shutil.move(database / "log", device / "log")
     (device / "log" / CONTROL).write_bytes(b"")
-    _name(database / SETTINGS, device)
+    name_device(database / SETTINGS, device)
     return database
 
 
-def _name(settings: Path, device: Path) -> None:
+def name_device(settings: Path, device: Path) -> None:
     """Write the place of the log into the middle of a file of properties."""
     lines = settings.read_bytes().splitlines(keepends=True)
     lines[3:3] = [f"logDevice={device}\n".encode()]

@@ -17,7 +17,7 @@ import tallystick
 from tallystick.errors import LogWriteError
 from tallystick.records import Answer
 from tallystick.rescue import Repair, repair, salvage
-from tests.rescue.kit import CONTROL, MIRROR, SETTINGS, content, names, on_device
+from tests.rescue.kit import CONTROL, MIRROR, SETTINGS, content, name_device, names, on_device
 from tests.systems.derby.databases import killed
 
 
@@ -192,3 +192,23 @@ def test_a_folder_of_a_log_that_is_missing_is_the_same_one_in_the_copy(tmp_path:
     assert {one.path: one.before is not None for one in found.logs} == {
         "gone/log": True, "link/log": True, "damaged/log": True,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_a_device_in_a_tree_that_is_named_otherwise_is_one_log(
+    link: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path that is given is relative, or the database names the device through a link."""
+    monkeypatch.chdir(tmp_path)
+    Path("tree").mkdir()
+    database = on_device(tmp_path / "tree", tmp_path / "tree/dev")
+    if link:
+        Path("way").symlink_to("tree/dev")
+        (database / SETTINGS).write_bytes(_without_device(database / SETTINGS))
+        name_device(database / SETTINGS, tmp_path / "way")
+    tree = tmp_path / "tree" if link else Path("tree")
+    (log,) = tallystick.explain(tree).logs
+    assert log.surroundings is not None
+    assert log.surroundings.path == str(tree / "ld")
+    assert repair(tree, "copy").left == []
+    _started_alone(tmp_path / "copy/ld", tmp_path / "tree/dev/log")

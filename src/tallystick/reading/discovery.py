@@ -91,7 +91,8 @@ def discover(
         if (folder := parent(only)) not in folders:
             folders[folder] = _searched(folder, candidates, progress, recurse=False)
         found = _narrowed(folders[folder], only)
-    found.logs = once(found.logs)
+    # A database names the place of its log in its own way.
+    found.logs = once(found.logs, aliased=any(one.database for one in found.logs))
     return found
 
 
