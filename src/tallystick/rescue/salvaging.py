@@ -152,10 +152,8 @@ def salvage(
     for one in found.problems:
         if one.code == NO_LOG:
             raise LogUnreadableError(one.message, file=one.file, advice=one.advice)
-    folders = [one.path for one in found.logs] if origin.is_dir() else []
-    if not {*map(os.path.realpath, [origin, *folders])}.isdisjoint(
-        map(str, place.resolve().parents)
-    ):
+    folders = [origin, *(Path(one.path) for one in found.logs if origin.is_dir())]
+    if not {one.resolve() for one in folders}.isdisjoint(place.resolve().parents):
         raise LogWriteError("the target would lie among the logs", file=str(target))
     report = Salvage(str(origin), str(place), form)
     if form == "journal":
