@@ -14,7 +14,7 @@ from tallystick.errors import LogUnreadableError, LogWriteError
 from tallystick.rescue import bundle
 from tallystick.rescue.bundling import _Hidden
 from tests.fixtures import fixture_dir
-from tests.rescue.kit import content, limited_file_size, names, unpacked
+from tests.rescue.kit import CONTROL, content, limited_file_size, names, on_device, unpacked
 
 LOGS = Path(__file__).parents[2] / "examples/incident/logs"
 
@@ -157,3 +157,19 @@ def test_a_wrong_place_is_refused_and_nothing_is_written(tmp_path: Path) -> None
         bundle(logs, tmp_path / "ticket.zip")
     assert content(logs) == before
     assert names(tmp_path) == ["logs"]
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_the_files_of_a_log_that_lies_elsewhere_are_listed(link: bool, tmp_path: Path) -> None:
+    device = tmp_path / "dev"
+    database = on_device(tmp_path, device)
+    if link:
+        (database / "service.properties").unlink()
+        (database / "log").symlink_to(device / "log")
+    files = json.loads(_members(_packed(database))["files.json"])
+    listed = {one["file"]: one for one in files}
+    assert len(listed) == len(files)
+    name = f"log/{CONTROL}" if link else f"{device}/log/{CONTROL}"
+    assert listed[name]["size"] == 0
+    with pytest.raises(LogWriteError, match="among the logs"):
+        bundle(database, device / "log/b.zip")

@@ -14,7 +14,8 @@ import platform
 import re
 import stat
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,7 +33,7 @@ from tallystick.reading.discovery import (
     unread_finding,
     with_password,
 )
-from tallystick.reading.survey import Paths, deliver
+from tallystick.reading.survey import Paths, deliver, survey
 from tallystick.records import Finding
 from tallystick.storage.source import unreadable
 from tallystick.systems.protocol import ReadOptions
@@ -127,7 +128,9 @@ def _members(
     for problem in explained.problems:
         if problem.code == PATH_UNREAD:
             raise LogUnreadableError(problem.message, file=problem.file, advice=problem.advice)
-    files = list(_files(names, explained.problems))
+    folders = [one for one in origins if one.is_dir()]
+    logs = survey(folders, options=options).logs if folders else []
+    files = list(_files(names, [file for one in logs for file in one.files], explained.problems))
     deliver(explained, problems)
     versions = {
         "tallystick": __version__,
@@ -143,36 +146,55 @@ def _members(
     yield "explain.json", hidden.json(explained.to_dict())
 
 
-def _files(origins: Mapping[Path, str], problems: list[Finding]) -> Iterator[dict[str, Any]]:
+def _files(
+    origins: Mapping[Path, str], of_logs: Iterable[str], problems: list[Finding]
+) -> Iterator[dict[str, Any]]:
     """Yield every regular file with its size and digests of its ends; links are not followed.
 
-    One that cannot be read is told, and is one of ``problems``.
+    Of a log that lies elsewhere its files are among them. One that cannot be read is told, and is
+    one of ``problems``.
     """
     known = {problem.file for problem in problems}
-    seen = set[Path]()
+    seen = set[str]()
+    for path, name in chain(_named(origins), _named_elsewhere(origins, of_logs)):
+        if (real := os.path.realpath(path)) in seen or path.is_symlink():
+            continue
+        seen.add(real)
+        told: dict[str, Any] = {"file": name}
+        try:
+            status = path.lstat()
+            if not stat.S_ISREG(status.st_mode):
+                continue
+            with open(path, "rb", opener=_opened) as file:
+                first = file.read(_EDGE)
+                file.seek(max(status.st_size - _EDGE, 0))
+                last = file.read(_EDGE)
+            told |= {"size": status.st_size, "first": _digest(first), "last": _digest(last)}
+        except OSError as error:
+            told["error"] = type(error).__name__
+            if str(path) not in known:
+                problems.append(unread_finding(unreadable(str(path), error), str(path.parent)))
+        yield told
+
+
+def _named(origins: Mapping[Path, str]) -> Iterator[tuple[Path, str]]:
+    """Yield the files below each path, and how they are called."""
     for origin, called in origins.items():
         for path in _files_below(origin):
-            if path in seen:
-                continue
-            seen.add(path)
             name = os.path.relpath(path, origin)
-            if len(origins) > 1:
-                name = os.path.normpath(f"{called}/{name}")
-            told: dict[str, Any] = {"file": name}
-            try:
-                status = path.lstat()
-                if not stat.S_ISREG(status.st_mode):
-                    continue
-                with open(path, "rb", opener=_opened) as file:
-                    first = file.read(_EDGE)
-                    file.seek(max(status.st_size - _EDGE, 0))
-                    last = file.read(_EDGE)
-                told |= {"size": status.st_size, "first": _digest(first), "last": _digest(last)}
-            except OSError as error:
-                told["error"] = type(error).__name__
-                if str(path) not in known:
-                    problems.append(unread_finding(unreadable(str(path), error), str(path.parent)))
-            yield told
+            yield path, os.path.normpath(f"{called}/{name}") if len(origins) > 1 else name
+
+
+def _named_elsewhere(
+    origins: Mapping[Path, str], of_logs: Iterable[str]
+) -> Iterator[tuple[Path, str]]:
+    """Yield the files of logs; of one that a link leads to with the name that the link gives it."""
+    for path in map(Path, sorted(of_logs)):
+        name = str(path)
+        for origin, called in origins.items():
+            if path.is_relative_to(origin):
+                name = os.path.normpath(Path(called * (len(origins) > 1), path.relative_to(origin)))
+        yield path, name
 
 
 def _files_below(origin: Path) -> Iterator[Path]:
