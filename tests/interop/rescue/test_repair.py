@@ -10,7 +10,7 @@ from tallystick.rescue import repair
 from tests.interop.bitronix.original import original
 from tests.interop.derby.real import derby, rows_of
 from tests.interop.h2.test_h2 import Answer, h2, started
-from tests.rescue.kit import change
+from tests.rescue.kit import change, content
 
 pytestmark = pytest.mark.interop
 PAGE = 2048
@@ -63,6 +63,29 @@ def test_derby_keeps_its_last_commit_with_a_control_file_made_from_its_mirror(
     damaged = rows_of(derby(database, "rows", "halt")["ROWS"])
     assert mended == damaged | {7: "derby 7"}
     assert 7 not in damaged
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_derby_boots_the_copy_of_a_database_and_leaves_its_log_elsewhere_alone(
+    link: bool, tmp_path: Path
+) -> None:
+    database, device = tmp_path / "db", tmp_path / "device"
+    derby(database, "create", "insert:1", "insert:4", "halt")
+    for lock in database.glob("*.lck"):
+        lock.unlink()
+    device.mkdir()
+    (database / "log").rename(device / "log")
+    if link:
+        (database / "log").symlink_to(device / "log")
+    else:
+        settings = database / "service.properties"
+        settings.write_bytes(f"logDevice={device}\n".encode() + settings.read_bytes())
+    (device / "log/log.ctrl").write_bytes(b"")
+    before = content(device)
+    assert repair(database, tmp_path / "copy").exit_code == 0
+    mended = rows_of(derby(tmp_path / "copy", "rows", "insert:7", "shutdown")["ROWS"])
+    assert {1: "derby 1", 4: "derby 4"}.items() <= mended.items()
+    assert content(device) == before
 
 
 def test_bitronix_2_1_4_knows_every_decision_in_the_mended_copy(tmp_path: Path) -> None:
