@@ -1,7 +1,7 @@
 """Where a broker keeps its journals, bindings, large messages and pages.
 
-In: the folder of a journal. Out: the data directory, and the place of each part: of the layout, or
-that which ``broker.xml`` gives.
+In: the folder of a journal. Out: the data directory, its settings, and the place of each part: of
+the layout, or that which ``broker.xml`` gives.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from tallystick.storage.source import folder_above, logical_name
-from tallystick.systems.jboss.applications.broker_xml import FILE_NAME, broker_settings
+from tallystick.systems.jboss.applications.broker_xml import (
+    FILE_NAME,
+    BrokerSettings,
+    broker_settings,
+)
 from tallystick.systems.jboss.format.file_names import extension_of
 from tallystick.systems.surroundings import names_beside
 
@@ -40,16 +44,30 @@ class Place(NamedTuple):
     there: bool
 
 
-def places_of(folder: str) -> tuple[str, dict[str, Place]]:
+class Layout(NamedTuple):
+    """Where a broker is, and where it keeps its parts.
+
+    Attributes:
+        broker: its data directory.
+        settings: what is said there of it.
+        places: part -> where it is.
+    """
+
+    broker: str
+    settings: BrokerSettings
+    places: Mapping[str, Place]
+
+
+def layout_of(folder: str) -> Layout:
     """Return the data directory of a journal, and where its parts are."""
     folder = folder.rstrip("/") or "/"
     broker = folder_above(folder)
     names = names_beside(broker)
     inside = any(map(is_bindings, names_beside(folder)))
-    settings = broker_settings(broker, folder).folders
+    settings = broker_settings(broker, folder)
     places: dict[str, Place] = {}
     for part, usual in _NAMES.items():
-        if (path := settings.get(part)) is not None:
+        if (path := settings.folders.get(part)) is not None:
             parent, _, name = path.rpartition("/")
             there = bool(names_beside(path)) or name in names_beside(parent or "/")
             places[part] = Place(path, FILE_NAME, there)
@@ -59,23 +77,25 @@ def places_of(folder: str) -> tuple[str, dict[str, Place]]:
             continue
         name = next((one for one in usual if one in names), usual[0])
         places[part] = Place(f"{broker}/{name}", LAYOUT, name in names)
-    return broker, places
+    return Layout(broker, settings, places)
 
 
-def of_other_case(broker: str, places: Mapping[str, Place]) -> str:
+def of_other_case(layout: Layout) -> str:
     """Return the name of a part's folder in which only the case of letters is not a broker's.
 
     Empty where there is none, or where settings or a folder of the right name have the part.
     """
-    lacking = [one for one in _NAMES if places[one].found_by == LAYOUT and not places[one].there]
+    lacking = [
+        part for part, one in layout.places.items() if one.found_by == LAYOUT and not one.there
+    ]
     usual = {name for part in lacking for name in _NAMES[part]}
-    found = (one for one in names_beside(broker) if one.lower() in usual) if usual else ()
+    found = (one for one in names_beside(layout.broker) if one.lower() in usual) if usual else ()
     return min(found, default="")
 
 
 def folder_of(part: str, folder: str) -> str:
     """Return where the broker of the journal in a folder keeps a part."""
-    return places_of(folder)[1][part].path
+    return layout_of(folder).places[part].path
 
 
 def is_bindings(name: str) -> bool:

@@ -14,19 +14,19 @@ each leaves its ids in bindings and journal, and transactions with messages in p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
 from tallystick.printable import counted
 from tallystick.records import Answer, AtStake, Part, Surroundings
-from tallystick.storage.source import folder_above, logical_name
+from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.applications.broker_xml import (
+    DATABASE,
     FILE_NAME,
     NOTHING,
     BrokerSettings,
-    broker_settings,
 )
 from tallystick.systems.jboss.applications.large_messages import large_part
 from tallystick.systems.jboss.applications.needs import IF_COMMITTED, Known, Needs, needs_of
@@ -40,10 +40,11 @@ from tallystick.systems.jboss.applications.paging import (
 from tallystick.systems.jboss.applications.places import (
     BINDINGS,
     LAYOUT,
+    Layout,
     Place,
     is_bindings,
+    layout_of,
     of_other_case,
-    places_of,
 )
 from tallystick.systems.surroundings import (
     alone,
@@ -64,39 +65,46 @@ _STARTED_SINCE: Final = (
     "They tell of a start of the broker that the journal does not, and each gives new ids to files "
     "of both"
 )
+_KEPT: Final = {
+    DATABASE: (
+        (
+            "The settings name a database (database-store): a start reads its journals there, by "
+            "JDBC, and none of these files."
+        ),
+        "the tables of that database; or whether the broker starts with these settings",
+    ),
+    NOTHING: (
+        "The settings say that nothing is kept (persistence-enabled): a start reads no file.",
+        "whether the broker starts with these settings",
+    ),
+}
+"""Where a broker keeps what it has, if in no file -> what follows, and what would decide it."""
 _LISTED_MAX: Final = 5
 """Queues are listed up to this many."""
 
 
 def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
     """Return what a start opens besides the journal, of that extension, in a folder."""
-    broker, places = places_of(folder)
+    layout = layout_of(folder)
     if extension.lower() in _BROKERS and extension not in _BROKERS:
         why = f"A broker reads files that end in .{extension.lower()}, not in .{extension}: it "
-        return Surroundings(broker, BROKER, (_renamed(folder, why),))
-    settings = broker_settings(broker, folder)
-    found = _with_settings(folder, extension, known, settings, places)
-    if extension not in _BROKERS or not settings.damage:
+        return Surroundings(layout.broker, BROKER, (_renamed(folder, why),))
+    found = _with_settings(folder, extension, known, layout)
+    if extension not in _BROKERS or not layout.settings.damage:
         return found
-    parts = (*found.parts, _unread_settings(settings))
-    return replace(found, path=broker, kind=BROKER, parts=parts)
+    parts = (*found.parts, _unread_settings(layout.settings))
+    return replace(found, path=layout.broker, kind=BROKER, parts=parts)
 
 
-def _with_settings(
-    folder: str,
-    extension: str,
-    known: Known,
-    settings: BrokerSettings,
-    places: dict[str, Place],
-) -> Surroundings:
+def _with_settings(folder: str, extension: str, known: Known, layout: Layout) -> Surroundings:
     """Return what a start opens besides the journal, by its settings."""
-    broker = folder_above(folder.rstrip("/") or "/")
+    broker, settings, places = layout
     if extension in _BROKERS and settings.kept_in:
         part = _kept_elsewhere(settings.path, settings.kept_in)
         return Surroundings(broker, BROKER, (part,), reads_log=False)
     if extension in _BROKERS and settings.elsewhere and not names_beside(settings.elsewhere):
         return Surroundings(broker, BROKER, (_elsewhere(settings.elsewhere),))
-    if extension in _BROKERS and (name := of_other_case(broker, places)):
+    if extension in _BROKERS and (name := of_other_case(layout)):
         why = f"A broker opens {name.lower()}, not {name}, unless its settings say so: it "
         return Surroundings(broker, BROKER, (_renamed(f"{broker}/{name}", why),))
     if extension in BINDINGS_EXTENSIONS:
@@ -134,7 +142,7 @@ def _with_settings(
     return Surroundings(broker, BROKER, tuple(parts))
 
 
-def _opened(folder: str, extension: str, places: dict[str, Place]) -> Iterator[str]:
+def _opened(folder: str, extension: str, places: Mapping[str, Place]) -> Iterator[str]:
     """Yield the files of journals and large messages that a start asks for, by their names."""
     for path, endings in (
         (folder, {extension}),
@@ -176,14 +184,7 @@ def _unread_settings(settings: BrokerSettings) -> Part:
 
 def _kept_elsewhere(path: str, kept_in: str) -> Part:
     """Return the part that keeps what a broker has, by settings, where no file does."""
-    why = (
-        "The settings name a database (database-store): a start reads its journals there, by JDBC, "
-        "and none of these files."
-    )
-    decided_by = "the tables of that database; or whether the broker starts with these settings"
-    if kept_in == NOTHING:
-        why = "The settings say that nothing is kept (persistence-enabled): a start reads no file."
-        decided_by = "whether the broker starts with these settings"
+    why, decided_by = _KEPT[kept_in]
     return Part(
         "store", path, FILE_NAME, True, None, why, Answer.CANNOT_TELL, AtStake(), decided_by
     )
@@ -198,7 +199,7 @@ def _elsewhere(path: str) -> Part:
     )
 
 
-def _beside_bindings(folder: str, broker: str, places: dict[str, Place]) -> Surroundings:
+def _beside_bindings(folder: str, broker: str, places: Mapping[str, Place]) -> Surroundings:
     """Return what lies beside the bindings: the journal judges the rest, if it is there."""
     path, found_by, there = places["journal"]
     for one in (path, folder):
