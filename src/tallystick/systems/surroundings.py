@@ -138,9 +138,14 @@ def open_part(path: str) -> ByteSource | None:
         try:
             return open_source(path + packing)
         except LogUnreadableError as error:
-            if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            if not is_missing(error):
                 raise
     return None
+
+
+def is_missing(error: LogUnreadableError) -> bool:
+    """Return whether a file or folder cannot be read because it is not there."""
+    return isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
 
 
 def names_beside(folder: str) -> frozenset[str]:
@@ -156,6 +161,5 @@ def unlisted(folder: str) -> str:
     try:
         list_names(folder)
     except LogUnreadableError as error:
-        gone = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
-        return "" if gone else error.message
+        return "" if is_missing(error) else error.message
     return ""

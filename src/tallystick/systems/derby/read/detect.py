@@ -29,6 +29,7 @@ from tallystick.systems.derby.read.files import (
     properties_in,
 )
 from tallystick.systems.protocol import Entry, Folder, LogSource, readable_entries
+from tallystick.systems.surroundings import is_missing
 
 _NOTICE = "README_DO_NOT_TOUCH_FILES.txt"
 _SIGNATURE = LOG_FILE.to_bytes(4) + OBSOLETE_VERSION.to_bytes(4)
@@ -116,7 +117,7 @@ def _names_in(path: str) -> list[str]:
     try:
         return sorted(list_names(path))
     except LogUnreadableError as error:
-        if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+        if not is_missing(error):
             raise
         return []
 

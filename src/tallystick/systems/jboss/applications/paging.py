@@ -108,11 +108,12 @@ def passed_over(place: Place, queues: dict[int, str]) -> Part | None:
     """Return the pages, where a start passes over some, or it cannot be told whether it does."""
     path, found_by, there = place
     seen = set[str]()
-    for below in [path, *(f"{path}/{one}" for one in sorted(names_beside(path)))]:
-        names = sorted(map(logical_name, names_beside(below)))
+    top = names_beside(path)
+    for below in [path, *(f"{path}/{one}" for one in sorted(top))]:
+        names = sorted(map(logical_name, top if below == path else names_beside(below)))
         pages = [one for one in names if re.fullmatch(r"\d+\.page", one, re.IGNORECASE)]
         why, where = "", below.rpartition("/")[2]
-        if damage := unlisted(below):
+        if not names and (damage := unlisted(below)):
             why = f"{damage}. A start reads the pages there."
         elif pages and below != path and _ADDRESS not in names:
             why = f"{where} has no {_ADDRESS}: a start passes over the messages in its pages."
