@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from tallystick.reading.discovery import parent, real
 from tallystick.records import Judgement, Part, Surroundings, Verdict
@@ -48,19 +48,13 @@ class Database:
         }
 
 
-def databases(
-    logs: Iterable[tuple[str, Surroundings | None, Judgement]],
-) -> tuple[list[Database], list[Database]]:
-    """Return the databases of logs, and for each log its database, whose answer is the log's.
+Answered: TypeAlias = tuple[str, Surroundings | None, Judgement]
+"""The path, the surroundings and the answer of a log."""
 
-    Args:
-        logs: the path, the surroundings and the answer of each log.
-    """
-    given = list(logs)
-    # A log that shares its folder is named by a file in it; one alone was judged without the rest.
-    whole = [path for path, around, _ in given if around is not None and around.kind != ALONE]
-    judged = {real(one) for path in whole for one in (path, parent(path))}
-    known = [(path, *_with_other_log(around, answer, judged)) for path, around, answer in given]
+
+def databases(logs: Iterable[Answered]) -> tuple[list[Database], list[Database]]:
+    """Return the databases of logs, and for each log its database, whose answer is the log's."""
+    known = with_other_logs(logs)
     groups: dict[tuple[str, str, int], list[int]] = {}
     for number, (path, around, _) in enumerate(known):
         single = around is None or around.kind == ALONE
@@ -90,10 +84,24 @@ def strangers(others: Iterable[str], known: Iterable[Database]) -> list[str]:
     return [one for one in others if not one.startswith(folders)]
 
 
+def restarted(verdict: Verdict) -> str:
+    """Return what a restart starts: the database or broker of a log, or the log alone."""
+    around = verdict.surroundings
+    return verdict.place if around is None or around.kind == ALONE else around.path
+
+
+def with_other_logs(logs: Iterable[Answered]) -> list[Answered]:
+    """Return logs; of one whose rest another one judges, with that as a part where it did not."""
+    given = list(logs)
+    # A log that shares its folder is named by a file in it; one alone was judged without the rest.
+    whole = [path for path, around, _ in given if around is not None and around.kind != ALONE]
+    judged = {real(one) for path in whole for one in (path, parent(path))}
+    return [(path, *_with_other_log(around, answer, judged)) for path, around, answer in given]
+
+
 def _with_other_log(
     around: Surroundings | None, answer: Judgement, judged: Container[str]
 ) -> tuple[Surroundings | None, Judgement]:
-    """Return both as they are where the log that judges the rest is not among those judged."""
     other = None if around is None else around.other_log
     if around is None or other is None or real(other.path) in judged:
         return around, answer

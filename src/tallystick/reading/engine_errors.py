@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tallystick.errors import LogUnreadableError
+from tallystick.reading.databases import restarted
 from tallystick.reading.results import reads_nothing
 from tallystick.reading.survey import Paths, explain, survey
 from tallystick.records import Finding, Judgement
 from tallystick.systems.engine_errors import EngineError
 from tallystick.systems.protocol import ReadOptions
 from tallystick.systems.registry import systems
-from tallystick.systems.surroundings import ALONE
 
 _WORD = re.compile(r"(?<=sqlstate: )\w{5}|\w+", re.IGNORECASE)
 """Words of a text; a client of Derby writes the code of the next error and its text as one word."""
@@ -110,8 +110,7 @@ def look_up(text: str, path: Paths | None = None, options: ReadOptions | None = 
     for verdict in explained.logs:
         reasons = {code for name, one in found if name == verdict.system for code in one.reasons}
         if any(name == verdict.system for name, _ in found):
-            around = verdict.surroundings
-            folder = verdict.place if around is None or around.kind == ALONE else around.path
+            folder = restarted(verdict)
             shows = verdict.judgement.reason in reasons
             answers[folder] = (folder, verdict.judgement, shows)
     repair = "\n".join(_repairs(path, {name for name, _ in found}, options))
@@ -134,9 +133,10 @@ def _words(text: str) -> Iterator[str]:
 
 def _repairs(path: Paths, asked: set[str], options: ReadOptions | None) -> Iterator[str]:
     """Yield the command that mends the logs of these systems, for each path that has any."""
-    for one in survey(path, options=options).paths:
+    every = survey(path, options=options)
+    for one in every.paths:
         with suppress(LogUnreadableError):  # the problems of reading them all say so
-            here = survey(one, options=options)
+            here = survey(one, options=options) if len(every.paths) > 1 else every
             here.logs = [log for log in here.logs if log.system in asked]
             if command := here.repair_command():
                 yield command

@@ -17,6 +17,11 @@ def log_name(source: LogSource) -> str:
     return f"{source.path}/{source.name}" if source.name else source.path
 
 
+def path_alone(source: LogSource) -> str:
+    """Return a path that names a log alone: a file of it where others lie in its folder."""
+    return source.files[0] if source.name and source.files else source.path
+
+
 def names_apart(sources: Iterable[LogSource]) -> dict[LogSource, str]:
     """Return the name that tells each log from others of its folder; empty where none lie.
 

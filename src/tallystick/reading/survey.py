@@ -29,7 +29,7 @@ from tallystick.errors import (
     UnsupportedFormatError,
 )
 from tallystick.printable import shell_quoted
-from tallystick.reading.databases import whole_databases
+from tallystick.reading.databases import Answered, whole_databases, with_other_logs
 from tallystick.reading.discovery import (
     PATH_UNREAD,
     Discovery,
@@ -65,6 +65,7 @@ from tallystick.records import (
     Part,
     Record,
     Severity,
+    Surroundings,
     Transaction,
     Verdict,
     Xid,
@@ -88,7 +89,6 @@ from tallystick.systems.protocol import (
     System,
 )
 from tallystick.systems.registry import systems
-from tallystick.systems.surroundings import ALONE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -416,7 +416,9 @@ def survey(
             if len(paths) == 1:
                 raise
             problems.append(_unread_path(one, error))
-    logs = once((log for part in parts.values() for log in part.logs), aliased=len(parts) > 1)
+    logs = [log for part in parts.values() for log in part.logs]
+    if len(parts) > 1:  # of one path `discover` has each once
+        logs = once(logs, aliased=True)
     found = dict.fromkeys(one for part in parts.values() for one in part.problems)
     problems += not_followed(found, paths)
     without = _without_log(parts, logs)
@@ -606,20 +608,17 @@ def verify(
     found = survey(path, options=options).refuse_unknown_settings()
     gathered = found.gatherer()
     of_logs: list[tuple[Observer, list[Finding], Judgement, bool]] = []
-    parts: dict[Part, Observer] = {}
-    others: dict[Part, Observer] = {}
-    judged = set[str]()
+    answered = list[Answered]()
     for log in found.observers(progress):
         with found.guard(log.source):
             seen = log.observe(lambda reading: reading.verdict())
             own, agree = seen.value.judgement, not seen.value.differences
             of_logs.append((log, seen.findings, own, agree))
-            parts = dict.fromkeys(_deciding(seen.value), log) | parts
-            if (around := seen.value.surroundings) is not None and around.kind != ALONE:
-                judged.add(real(log.source.path))
-                others |= {} if around.other_log is None else {around.other_log: log}
+            answered.append((log.source.path, seen.value.surroundings, own))
             gathered.add(seen.reading, seen.findings, own)
-    parts |= {one: log for one, log in others.items() if real(one.path) not in judged}
+    parts: dict[Part, Observer] = {}
+    for (log, *_), (_, around, answer) in zip(of_logs, with_other_logs(answered), strict=True):
+        parts = dict.fromkeys(_deciding(around, answer), log) | parts
     estate = gathered.judged(found.problems)
     findings = list(estate.findings) if estate is not None else []
     texts = {one.why for one in parts}
@@ -661,14 +660,16 @@ def _not_safe(log: Observer, judgement: Judgement) -> Finding:
     return build(NOT_SAFE.code, text, file=files[0] if len(files) == 1 else log.source.path)
 
 
-def _deciding(verdict: Verdict) -> list[Part]:
+def _deciding(around: Surroundings | None, answer: Judgement) -> list[Part]:
     """Return the parts beside a log from which a refusal, a loss or the answer follows."""
-    parts = [] if verdict.surroundings is None else verdict.surroundings.parts
+    if around is None:
+        return []
     grave = (Answer.REFUSES, Answer.LOSES)
     return [
-        one for one in parts
+        one for one in around.parts
         if one.answer in grave
-        or (one.answer is not Answer.SAFE and one.why == verdict.judgement.text)
+        or one == around.other_log
+        or (one.answer is not Answer.SAFE and one.why == answer.text)
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from tallystick.printable import printable, shell_quoted, shell_words
 from tallystick.reading.databases import SCHEMA, Database, databases
 from tallystick.reading.estate import EstateAnswer, Gatherer
-from tallystick.reading.names import log_name, places_apart
+from tallystick.reading.names import log_name, path_alone, places_apart
 from tallystick.reading.results import (
     counts,
     estate_dict,
@@ -211,7 +211,7 @@ def _path(source: LogSource, database: Database) -> str:
     """
     if len(database.logs) > 1:
         return database.path
-    path = source.files[0] if source.name and source.files else source.path
+    path = path_alone(source)
     there = is_remote(path) or Path(path).exists()
     return path if there else source.database or database.path
 

@@ -19,6 +19,7 @@ from tallystick.arguments import a_path
 from tallystick.convert.source import locked
 from tallystick.errors import LogUnreadableError, LogWriteError, TallystickError
 from tallystick.printable import counted, printable
+from tallystick.reading.databases import restarted
 from tallystick.reading.discovery import in_full, path_of, with_password
 from tallystick.reading.results import Explanation, is_severe
 from tallystick.reading.survey import NO_LOG, Survey, explain, survey
@@ -28,7 +29,6 @@ from tallystick.storage.local import LOCAL, naming, require_folder
 from tallystick.storage.source import PACKINGS, is_remote, logical_name, packing_damage
 from tallystick.systems.protocol import Patch, ReadOptions
 from tallystick.systems.registry import systems
-from tallystick.systems.surroundings import ALONE
 
 UNFINISHED = ".unfinished"
 _FIELD = 16
@@ -340,8 +340,7 @@ def _unmended(found: Explanation) -> Iterator[Unmended]:
     """Yield what is not safe: each database once, and all logs together."""
     seen = set[tuple[str, str]]()
     for one in found.logs:
-        around = one.surroundings
-        path = one.place if around is None or around.kind == ALONE else around.path
+        path = restarted(one)
         if one.judgement.answer is not Answer.SAFE and (one.system, path) not in seen:
             seen.add((one.system, path))
             yield Unmended(one.system, path, one.judgement)

@@ -30,6 +30,7 @@ from tallystick.investigate.export import write_whole
 from tallystick.investigate.statements import quoted
 from tallystick.printable import counted, counted_kind
 from tallystick.reading.discovery import path_of, with_password
+from tallystick.reading.names import path_alone
 from tallystick.reading.results import is_severe
 from tallystick.reading.survey import NO_LOG, Survey, survey
 from tallystick.records import Fate, Kind, Row
@@ -258,7 +259,7 @@ def _tables(found: Survey, report: Salvage) -> list[_Table]:
 
 def _of_logs(found: Survey) -> str:
     """Return which logs there are, as a file or folder names one of them."""
-    places = [one.files[0] if one.name and one.files else one.path for one in found.logs]
+    places = [path_alone(one) for one in found.logs]
     return f": {', '.join(places[:_NAMED_MAX])}{' ...' if len(places) > _NAMED_MAX else ''}"
 
 

@@ -38,13 +38,12 @@ from tallystick.cli.output import (
 )
 from tallystick.cli.phrases import phrase
 from tallystick.reading import explain
-from tallystick.reading.databases import strangers
+from tallystick.reading.databases import restarted, strangers
 from tallystick.reading.discovery import path_of
 from tallystick.reading.engine_errors import LookedUp, like_codes, look_up
 from tallystick.reading.results import Explanation, amount, counts, headline, is_severe
 from tallystick.reading.triaging import GRAVEST_FIRST
 from tallystick.records import Answer, Difference, Finding, Severity, State, Verdict
-from tallystick.systems.surroundings import ALONE
 
 SHORT = 40
 """Characters of a phrase that may stand in a text more than once: it is no fact of its own."""
@@ -144,8 +143,7 @@ def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
     one, told = verdict.judgement, Told()
     answer = (one.words, ANSWER_STYLES[one.answer])
     around = verdict.surroundings
-    path = verdict.place if around is None or around.kind == ALONE else around.path
-    out.line(answer, f"  {verdict.system}  ", Whole(path), f"  ({verdict.format})")
+    out.line(answer, f"  {verdict.system}  ", Whole(restarted(verdict)), f"  ({verdict.format})")
     out.line(f"  {headline(verdict)}", style="bold")
     told.is_new(one.text)
     out.line(f"  Why: {one.text}")
