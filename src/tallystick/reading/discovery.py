@@ -116,8 +116,6 @@ def _searched(
 _AROUND = " \t\n\"'"
 """What is copied along with a path."""
 _FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/))?")
-
-
 _JDBC = "jdbc:"
 
 
@@ -218,13 +216,10 @@ def once(logs: Iterable[LogSource], *, aliased: bool = False) -> list[LogSource]
             found[key] = replace(known, files=tuple(dict.fromkeys(known.files + one.files)))
         elif one.database or (known.path != one.path and _is_own(one) and not _is_own(known)):
             found[key] = one
-    moved = {real(one.path) for one in found.values() if _is_moved(one)}
-    kept = [
-        one
-        for one in found.values()
-        if _is_moved(one) or _has_usual_name(one) or real(one.path) not in moved
-    ]
-    return list(_without_parts(kept))
+    every = list(found.values())
+    if moved := {real(one.path) for one in every if _is_moved(one)}:
+        every = [one for one in every if _has_usual_name(one) or real(one.path) not in moved]
+    return list(_without_parts(every))
 
 
 def _without_parts(logs: Sequence[LogSource]) -> Iterator[LogSource]:
@@ -235,8 +230,8 @@ def _without_parts(logs: Sequence[LogSource]) -> Iterator[LogSource]:
     }  # fmt: skip
     for one in logs:
         files = set(map(real, one.files)) if linked else set[str]()
-        others = [linked[file] for file in files if file in linked]
-        if not files or not any(files < set(map(real, other.files)) for other in others):
+        others = [linked[file] for file in files & linked.keys()]
+        if not any(files < set(map(real, other.files)) for other in others):
             yield one
 
 
