@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 import xml.etree.ElementTree as ET
 from base64 import urlsafe_b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -46,6 +48,15 @@ def send(log: CircularJournal, number: int, words: bytes, *queues: int) -> None:
         log.append_update_record(number, REFERENCE, queue(one))
 
 
+@contextmanager
+def messages_of(broker: Path) -> Iterator[CircularJournal]:
+    """Give the journal of messages of a new broker with bindings."""
+    broker.mkdir()
+    write_bindings(broker / "bindings")
+    with journal(broker / "journal", "activemq-data", "amq") as log:
+        yield log
+
+
 def bodies(target: Path) -> list[bytes]:
     # Of our own making: no entity is in it.
     root = ET.parse(target).getroot()
@@ -56,9 +67,7 @@ def bodies(target: Path) -> list[bytes]:
 
 
 def test_what_waits_is_brought_and_what_is_left_is_told(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    write_bindings(tmp_path / "data/bindings")
-    with journal(tmp_path / "data/journal", "activemq-data", "amq") as log:
+    with messages_of(tmp_path / "data") as log:
         send(log, 10, b"taken", LEFT)
         log.append_update_record(10, ACKNOWLEDGED, queue(LEFT))
         send(log, 11, b"waits", LEFT, GONE)
@@ -100,9 +109,7 @@ def paged(words: bytes, transaction: int = -1) -> bytes:
 def test_messages_in_pages_are_brought_that_their_queues_have_still_to_take(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "data").mkdir()
-    write_bindings(tmp_path / "data/bindings")
-    with journal(tmp_path / "data/journal", "activemq-data", "amq") as log:
+    with messages_of(tmp_path / "data") as log:
         send(log, 10, b"journal", LEFT)
         log.append_add_record(11, PAGE_COUNT, queue(LEFT) + struct.pack(">q", 8))
         log.append_add_record(12, MESSAGE_TAKEN, queue(LEFT) + POSITION.pack(1, 0))
@@ -136,9 +143,7 @@ def test_messages_in_pages_are_brought_that_their_queues_have_still_to_take(
 def test_a_prepared_transaction_of_which_a_record_is_damaged_is_not_brought(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "data").mkdir()
-    write_bindings(tmp_path / "data/bindings")
-    with journal(tmp_path / "data/journal", "activemq-data", "amq") as log:
+    with messages_of(tmp_path / "data") as log:
         send(log, 10, b"whole", LEFT)
         body = encoded.core(b"doubtful", encoded.headers(encoded.BYTES))
         log.append_add_record_transactional(1, 11, MESSAGE, body)

@@ -28,6 +28,7 @@ from tallystick.systems.derby.read.files import (
     log_on_device,
     properties_in,
 )
+from tallystick.systems.jdbc_urls import split_url
 from tallystick.systems.protocol import Entry, Folder, LogSource, readable_entries
 from tallystick.systems.surroundings import is_missing
 
@@ -62,21 +63,15 @@ def path_in(url: str) -> str | None:
     """Return the path that a URL of JDBC names; empty if none here, None of another system."""
     if not url.lower().startswith(_URL):
         return None
-    name, named = _attributes(url)
+    address, named = split_url(url)
+    name = address[len(_URL) :]
     path = name.removeprefix("directory:") or named.get("databasename", "")
     return "" if _ELSEWHERE.match(path) else path
 
 
 def password_in(url: str) -> str | None:
     """Return the boot password that a URL of JDBC gives; None without one, or of another system."""
-    return _attributes(url)[1].get("bootpassword") if url.lower().startswith(_URL) else None
-
-
-def _attributes(url: str) -> tuple[str, dict[str, str]]:
-    """Return what a URL names, and its attributes by their names in small letters."""
-    name, *attributes = url[len(_URL) :].split(";")
-    pairs = (one.split("=", 1) for one in attributes if "=" in one)
-    return name, {key.strip().lower(): value for key, value in pairs}
+    return split_url(url)[1].get("bootpassword") if url.lower().startswith(_URL) else None
 
 
 def _log_of_database(folder: Folder, entries: list[Entry]) -> LogSource | None:

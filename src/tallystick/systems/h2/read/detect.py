@@ -16,6 +16,7 @@ from tallystick.systems.h2.format.layout import (
     SYSTEM_NAME,
     valid_page_size,
 )
+from tallystick.systems.jdbc_urls import split_url
 from tallystick.systems.protocol import Entry, Folder, LogSource
 
 SUFFIX = ".h2.db"
@@ -66,7 +67,7 @@ def detect(folder: Folder) -> list[LogSource]:
 
 def path_in(url: str) -> str | None:
     """Return the path that a URL of JDBC names; empty if none here, None of another system."""
-    found = _URL.match(url.partition(";")[0])
+    found = _URL.match(split_url(url)[0])
     if found is None:
         return None
     return "" if _ELSEWHERE.match(found[1]) else os.path.expanduser(found[1])  # noqa: PTH111
@@ -77,12 +78,10 @@ def password_in(url: str) -> str | None:
 
     Where a cipher is named, the password has it before the user's, and a space between them.
     """
-    address, *settings = url.split(";")
-    pairs = (one.split("=", 1) for one in settings if "=" in one)
-    named = {key.strip().upper(): value for key, value in pairs}
-    if _URL.match(address) is None or "CIPHER" not in named:
+    address, named = split_url(url)
+    if _URL.match(address) is None or "cipher" not in named:
         return None
-    return named.get("PASSWORD", "").partition(" ")[0] or None
+    return named.get("password", "").partition(" ")[0] or None
 
 
 def other_file(name: str, head: bytes) -> str:
