@@ -261,6 +261,31 @@ def test_missing_segment_is_seen_in_the_middle_and_at_the_end() -> None:
             TallyLog(FOLDER, settings=TINY, fs=fs)
 
 
+@pytest.mark.parametrize(
+    ("sectors", "without_header"), [(1, False), (5, True)], ids=["a sector", "a group and more"]
+)
+def test_damage_is_a_record_wherever_it_is(sectors: int, without_header: bool) -> None:
+    """A hole of which no header tells, too, but for the end; the answer counts as many."""
+    size = segments_of_plain().size(SEGMENT)
+    told = set()
+    for place in range(DATA_OFFSET, size - sectors * 512, 512):
+        fs = segments_of_plain()
+        fs.open(SEGMENT).pwrite(bytes(sectors * 512), place)
+        one = reading(fs)
+        found = [each for each in one.records(salvage=True) if each.outcome is Outcome.CORRUPT]
+        assert [(each.offset, each.length) for each in found] == [
+            (each.offset, each.length)
+            for file in one.files()
+            for each in file.spans
+            if file.path == SEGMENT and each.outcome is Outcome.CORRUPT and each.end < size
+        ]
+        assert one.verdict().strict["records"]["corrupt"] == len(found)
+        in_parts = [each for part in one.splits(size) for each in one.records_of(part)]
+        assert [each for each in in_parts if each.outcome is Outcome.CORRUPT] == found
+        told |= {each.attributes["reason"] for each in found}
+    assert ("no whole header" in told) is without_header
+
+
 def test_transaction_with_a_hole_is_reported_and_not_applied() -> None:
     from tallystick.systems.tally.format.bodies import Ending, encode_ending
 

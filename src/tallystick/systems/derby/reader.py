@@ -330,13 +330,14 @@ class DerbyReading(Reading):
             CorruptLogError: some of it is damaged.
         """
         name, found = self.source.path, None if after is None else self._part(after, until)
+        whole_after = None if self._options.skip_lost else after
         if after is None or found is None:
             self._require_key()
             names = self._names()
-            yield from committed_between(self.scan, name, names, after, until)
+            yield from committed_between(self.scan, name, names, after, until, whole_after)
         else:
             names, (pending, ranges) = self._names(after), found
-            for change in committed(ranges, name, names, after, pending):
+            for change in committed(ranges, name, names, whole_after, pending):
                 if change.commit_sequence >= after:
                     yield change
         KNOWN.keep(name, until, names.catalogue)

@@ -96,6 +96,7 @@ from tallystick.systems.jboss.read.changes import (
     changes,
     changes_between,
     changes_between_of_all,
+    gives_places,
     place_of,
     read_records,
     read_valid_records,
@@ -404,8 +405,8 @@ class JournalReading(Reading):
         """
         del stated
         for file in self.journal.files:
-            read = (place or 0) - place_of(file, 0) if file.path in self._ids else 1 << 32
-            missing = self._cut(file, read) if read >> 32 <= 0 else None
+            read = self._offset_in(file, place or 0)
+            missing = self._cut(file, read) if read is not None and read >> 32 <= 0 else None
             if missing is not None:
                 return missing
         return None
@@ -416,12 +417,19 @@ class JournalReading(Reading):
         What is damaged behind that record is told as damage.
         """
         for file in self.journal.files if place is not None else ():
-            read = (place or 0) - place_of(file, 0) if file.path in self._ids else -1
-            missing = self._cut(file, read) if read >> 32 == 0 else None
+            read = self._offset_in(file, place or 0)
+            if read is None or read >> 32:
+                continue
+            missing = self._cut(file, read)
             if missing is None or self._is_damaged_behind(file, read):
                 continue
             return missing._replace(certain=True)  # the next file is used once one is full
         return None
+
+    def _offset_in(self, file: JournalFile, place: int) -> int | None:
+        """Return how far a place is behind the begin of a file; None if its id gives no places."""
+        has_places = file.path in self._ids and gives_places(file)
+        return place - place_of(file, 0) if has_places else None
 
     def _is_damaged_behind(self, file: JournalFile, read: int) -> bool:
         spans = (span for one in self.files() if one.path == file.path for span in one.spans)

@@ -129,7 +129,7 @@ def test_step_goes_back_to_the_beginning_of_what_it_commits(tmp_path: Path) -> N
     found = list(log.changes_between(ends[-20], ends[-1]))
     assert len([one for one in found if one.transaction == str(LONG)]) == FILES
     assert found == list(
-        committed_between(log.scan, log.source.path, log._names(), ends[-20], ends[-1])
+        committed_between(log.scan, log.source.path, log._names(), ends[-20], ends[-1], ends[-20])
     )
 
 
@@ -140,7 +140,7 @@ def test_step_whose_commit_has_no_beginning_any_more_raises(tmp_path: Path) -> N
     assert list(log.changes_between(ends[-200], ends[-100]))
     for changes in (
         log.changes_between(ends[-20], ends[-1]),
-        committed_between(log.scan, log.source.path, log._names(), ends[-20], ends[-1]),
+        committed_between(log.scan, log.source.path, log._names(), ends[-20], ends[-1], ends[-20]),
     ):
         with pytest.raises(LogUnreadableError, match="the beginning of a transaction is gone"):
             list(changes)
@@ -198,7 +198,7 @@ def same_steps(log: DerbyReading, chance: random.Random, cuts: int) -> int:
         stop = chance.choice((begin + 1, min(begin + 9, len(ends) - 1), len(ends) - 1))
         after, until = ends[begin], ends[stop]
         all_files = outcome(
-            committed_between(log.scan, log.source.path, log._names(), after, until)
+            committed_between(log.scan, log.source.path, log._names(), after, until, after)
         )
         fresh = DerbyReading(log.source, log._options)
         step = outcome(chance.choice((fresh, log)).changes_between(after, until))

@@ -34,17 +34,23 @@ CHANGING = (
 
 
 def committed_between(
-    scan: LogScan, log: str, names: Names, after: int | None, until: int
+    scan: LogScan,
+    log: str,
+    names: Names,
+    after: int | None,
+    until: int,
+    whole_after: int | None,
 ) -> Iterator[Change]:
     """Yield what is committed by records that end after one instant, and not after another.
 
     All log files that are there are read; `read.following` reads what is needed of them.
+    ``whole_after`` as for `committed`.
 
     Raises:
         LogUnreadableError: records after ``after``, or of these transactions, are gone.
         CorruptLogError: records are damaged.
     """
-    for change in committed(joined_ranges(scan, after, until), log, names, after):
+    for change in committed(joined_ranges(scan, after, until), log, names, whole_after):
         if after is None or change.commit_sequence >= after:
             yield change
 
@@ -57,7 +63,7 @@ def joined_ranges(
     ``ranges`` are those of the scan; valid records that are not wanted may be left out.
     """
     if after is not None:
-        require_joined(scan.log.files, scan.log, after)
+        require_joined(scan.log.files, scan.log, after, until)
     for one in scan.ranges() if ranges is None else ranges:
         if is_damaged(one) and one.place < until:
             raise damaged(one)
@@ -78,19 +84,20 @@ def damaged(one: ByteRange) -> CorruptLogError:
     )  # fmt: skip
 
 
-def require_joined(numbers: Collection[int], files: LogFiles, after: int) -> None:
-    """Check that no log file between the instant and the last file is gone.
+def require_joined(numbers: Collection[int], files: LogFiles, after: int, until: int) -> None:
+    """Check that no log file between two instants is gone.
 
     Args:
         numbers: of all log files.
-        files: at least the file that is after that of the instant, where it is there.
-        after: the instant.
+        files: at least the file that is after that of the first instant, where it is there.
+        after: the first instant.
+        until: the last one; whoever reads on asks for what is missing behind it.
 
     Raises:
         LogUnreadableError: one is gone.
     """
-    number, last = after >> 32, max(numbers, default=0)
-    missing = [one for one in range(number, last + 1) if one not in numbers]
+    number = after >> 32
+    missing = [one for one in range(number, (until >> 32) + 1) if one not in numbers]
     following = files.files.get(number + 1)
     header = following.data[:HEADER_SIZE] if following is not None else b""
     # A checkpoint deletes the files before the oldest open transaction, among them one that was
@@ -101,7 +108,7 @@ def require_joined(numbers: Collection[int], files: LogFiles, after: int) -> Non
         raise LogUnreadableError(
             "records were given up before they were read",
             expected=f"log file {missing[0]} after offset {after & 0xFFFFFFFF}",
-            found=f"log files {min(numbers)} to {last}",
+            found=f"log files {min(numbers)} to {max(numbers)}",
             advice="Read the log more often, or let the database keep its log files (log archive)",
         )  # fmt: skip
 

@@ -129,7 +129,7 @@ def part_between(
     # One file more: its header says where the last one of the part ends.
     wanted = {one for one in numbers if first <= one <= last + 1}
     log = files_of(wanted)
-    require_joined({*numbers} - (wanted - log.files.keys()), log, after)
+    require_joined({*numbers} - (wanted - log.files.keys()), log, after, until)
     try:
         walk = _Walk(log, files_of, numbers)
         begin, begun = walk.back(after, walk.begun_before(after, until))

@@ -125,13 +125,18 @@ def changes_of_record(
         yield _change(effect.placed, log, place, ordinal, gtrid)
 
 
+def gives_places(file: JournalFile) -> bool:
+    """Return whether the id of a file gives its records places that fit 64 bits."""
+    return -ORDERED_ID_MAX <= file.file_id < ORDERED_ID_MAX
+
+
 def place_of(file: JournalFile, end: int) -> int:
     """Return the place of a record by its file and the offset after it.
 
     Raises:
         CorruptLogError: the file's id does not fit a place of 64 bits; no journal counts so far.
     """
-    if not -ORDERED_ID_MAX <= file.file_id < ORDERED_ID_MAX:
+    if not gives_places(file):
         raise CorruptLogError(
             "the changes have no order: the id in the header of a file is damaged",
             file=file.path,
@@ -357,7 +362,7 @@ def require_joined(
 
 def _in_step(file: JournalFile, after: int | None, until: int) -> bool:
     """Return whether a step reads a file; one whose id gives no places is always read."""
-    if not -ORDERED_ID_MAX <= file.file_id < ORDERED_ID_MAX:
+    if not gives_places(file):
         return True
     return (after is None or file.file_id >= after >> 32) and file.file_id <= until >> 32
 

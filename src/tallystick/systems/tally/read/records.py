@@ -42,6 +42,7 @@ from tallystick.systems.tally.format.layout import (
 from tallystick.systems.tally.format.sealing import KeyMissingError, payload_bytes
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.scan import Step
+from tallystick.systems.tally.read.walk import Place
 
 _MIXED = CODES | TRANSACTIONS | GTRIDS
 """Columns of groups with records of several codes, of transactions or decisions."""
@@ -192,6 +193,9 @@ def step_records(step: Step, key: bytes | None) -> Iterator[Record]:
     """Yield the records at one place, which holds no run."""
     header, place = step.place.header, step.place
     path = step.file.path
+    if place.is_hole:
+        yield _hole(path, place)
+        return
     if header is None or place.case is Case.END or place.end == place.offset:
         return
     if place.case in (Case.CORRUPT, Case.TORN):
@@ -205,6 +209,21 @@ def step_records(step: Step, key: bytes | None) -> Iterator[Record]:
         yield envelope_record(path, header, Outcome.VALID, encrypted=True)
     except CorruptLogError as error:
         yield envelope_record(path, header, Outcome.CORRUPT, reason=str(error))
+
+
+def _hole(path: str, place: Place) -> Record:
+    """Return a record that stands for bytes where groups were, and none can be told."""
+    return Record(
+        SYSTEM_NAME,
+        path,
+        place.offset,
+        place.end - place.offset,
+        Outcome.CORRUPT,
+        Kind.UNKNOWN,
+        "group",
+        sequence=place.lsn,
+        attributes={"group": place.offset, "records": place.lost, "reason": place.reason},
+    )
 
 
 def require_key(step: Step, key: bytes | None) -> None:

@@ -80,6 +80,15 @@ class Place:
     then: Expected | None = None
 
     @property
+    def is_hole(self) -> bool:
+        """True where no header tells which groups stood before the whole one that follows.
+
+        What is gone at the end of a segment is no hole: the next one, or the control block, tells.
+        """
+        told = self.header is not None and self.header.first_lsn == self.lsn
+        return self.case is Case.CORRUPT and self.then is not None and not told
+
+    @property
     def count(self) -> int:
         """Number of records of the whole groups here."""
         return self.header.count if self.header is not None else 0

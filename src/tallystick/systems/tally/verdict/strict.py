@@ -273,9 +273,11 @@ def _follow(step: Step, key: bytes | None, states: States, work: SortedChunk | N
 def _count(step: Step, log: JudgedLog) -> None:
     place = step.place
     add_place(log.spans.setdefault(step.file.path, []), place)
-    if place.header is None or place.case is Case.END:
+    if place.is_hole:
+        log.outcomes[Outcome.CORRUPT.value] += 1
+    elif place.header is None or place.case is Case.END:
         return
-    if place.case.whole:
+    elif place.case.whole:
         log.outcomes[Outcome.VALID.value] += place.count
         if chunk_of(place) is None:
             log.run_count.one_by_one += place.count
