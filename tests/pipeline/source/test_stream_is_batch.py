@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tallystick import Journal
@@ -188,11 +189,46 @@ def _begin_with_damage(tmp_path: Path, system: str, table: str, seed: int) -> No
     path, choice = tmp_path / "log", random.Random(seed)
     path.mkdir()
     _write(system, path, seed, lambda: None)
-    _damage(path, choice)
+    _damage({one: _used(data) for one, data in _contents(path).items()}, choice)
     options = SourceOptions((str(path),), table)
     there, limit = _ordered(_batch(options)), _limit(choice)
+    lenient = Stream(replace(options, fail_on_data_loss=False), limit)
+    _compare(Stream(options, limit), lenient, there)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("table", ["records", "changes"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_stream_that_comes_to_damage_gives_what_a_batch_gives_or_fails(
+    tmp_path: Path, system: str, table: str, seed: int
+) -> None:
+    """What was written since the last look is damaged."""
+    path, choice = tmp_path / "log", random.Random(seed)
+    path.mkdir()
+    options, limit = SourceOptions((str(path),), table), _limit(choice)
     strict = Stream(options, limit)
     lenient = Stream(replace(options, fail_on_data_loss=False), limit)
+    steps, acts, pause = SYSTEMS[system](path), random.Random(seed), choice.randrange(STEPS)
+    for number in range(1, STEPS + 1):
+        steps.step(number, acts)
+        if number == pause:
+            strict.drain()
+            lenient.drain()
+            read = _contents(path)
+    steps.close()
+    new = {
+        one: places
+        for one, data in _contents(path).items()
+        if (places := _written_since(read.get(one, b""), data))
+        and one.name != "control.tally"  # without it a log is waited for
+    }
+    _damage(new, choice, read)
+    _compare(strict, lenient, _ordered(_batch(options)))
+
+
+def _compare(strict: Stream, lenient: Stream, there: list[str]) -> None:
+    """Read both streams to their ends: one may fail, and gives nothing that is not there."""
     try:
         assert _ordered(strict.drain()) == there
     except (RecordsLostError, CorruptLogError, LogUnreadableError):
@@ -200,13 +236,18 @@ def _begin_with_damage(tmp_path: Path, system: str, table: str, seed: int) -> No
     assert _ordered(lenient.drain()) == there
 
 
-def _damage(path: Path, choice: random.Random) -> None:
-    """Change some bytes of one of the files, or cut it, or take it away."""
+def _contents(path: Path) -> dict[Path, bytes]:
+    """Return the bytes of the files of a log."""
     files = sorted(one for one in path.rglob("*") if one.suffix in LOG_FILES)
-    file = choice.choice(files)
-    data = bytearray(file.read_bytes())
-    used = max(len(data.rstrip(b"\0")), 1)
-    at = choice.randrange(used)
+    return {one: one.read_bytes() for one in files}
+
+
+def _damage(
+    places: Mapping[Path, Sequence[int]], choice: random.Random, kept: Collection[Path] = ()
+) -> None:
+    """Change bytes of a file from one of its places on, or cut it there, or take it away."""
+    file = choice.choice([*places])
+    data, at = bytearray(file.read_bytes()), choice.choice(places[file])
     match choice.choice(["bit", "zeros", "noise", "cut", "gone"]):
         case "bit":
             data[at] ^= 1 << choice.randrange(8)
@@ -216,10 +257,21 @@ def _damage(path: Path, choice: random.Random) -> None:
             data[at : at + 40] = choice.randbytes(len(data[at : at + 40]))
         case "cut":
             del data[at:]
-        case _ if len(files) > 1:
+        case _ if len(places) > 1 and file not in kept:
             file.unlink()
             return
     file.write_bytes(data)
+
+
+def _used(data: bytes) -> Sequence[int]:
+    return range(max(len(data.rstrip(b"\0")), 1))
+
+
+def _written_since(read: bytes, data: bytes) -> Sequence[int]:
+    """Return where bytes are others than when they were read; a new file had zeros."""
+    was = np.frombuffer(read.ljust(len(data), b"\0")[: len(data)], np.uint8)
+    places: list[int] = np.flatnonzero(was != np.frombuffer(data, np.uint8)).tolist()
+    return places
 
 
 TYPED = [one / "db" for one in sorted(fixture_dir("typed").iterdir()) if (one / "db").is_dir()]
