@@ -251,3 +251,42 @@ def test_through_spark_the_example_of_the_guide_gives_what_it_says(
         spark.read.format("tallystick").options(startingOffsets="latest").load(
             str(tmp_path)
         ).count()
+
+
+@pytest.mark.parametrize("table", ["records", "changes"])
+def test_a_checkpoint_of_a_stream_with_an_end_is_not_read_on_behind_it(
+    tmp_path: Path, table: str
+) -> None:
+    """What is behind its end was passed over, and would never be handed on."""
+    from tallystick.pipeline.source.stream import LogStreamReader
+
+    column = "sequence" if table == "records" else "_commit_version"
+    numbers = [row[column] for row in in_batch(native(tmp_path), table=table)]
+    (last,) = {row["time"] for row in in_batch(tmp_path, table=table)[6:7]}
+    for ends in (
+        [{"endingVersion": str(number)} for number in (numbers[6], numbers[2], numbers[8])],
+        [{"endingTimestamp": moment(last + more)} for more in (0, -1, 1_000_000)],
+    ):
+        first, earlier, later = (
+            LogStreamReader(options_of(tmp_path, table=table, **end)) for end in ends
+        )
+        end: Any = first.latestOffset({}, first.getDefaultReadLimit())
+        assert first.latestOffset(end, first.getDefaultReadLimit()) == end
+        assert earlier.latestOffset(end, earlier.getDefaultReadLimit()) == end
+        for other in (later, LogStreamReader(options_of(tmp_path, table=table))):
+            with pytest.raises(OptionError, match=r"with an earlier end.* passed over.*ending"):
+                other.latestOffset(end, other.getDefaultReadLimit())
+            with pytest.raises(OptionError, match="with an earlier end"):
+                other.partitions({}, end)
+
+
+def test_a_stream_whose_end_is_not_reached_may_get_a_later_one(tmp_path: Path) -> None:
+    from tallystick.pipeline.source.stream import LogStreamReader
+
+    numbers = [row["sequence"] for row in in_batch(native(tmp_path))]
+    first, later = (
+        LogStreamReader(options_of(tmp_path, endingVersion=str(numbers[-1] + more)))
+        for more in (0, 5)
+    )
+    end: Any = first.latestOffset({}, first.getDefaultReadLimit())
+    assert later.latestOffset(end, later.getDefaultReadLimit()) == end

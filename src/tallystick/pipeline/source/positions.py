@@ -9,12 +9,14 @@ a while, or for ever, stays known. Positions of earlier versions had an entry pe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 from urllib.parse import quote
 
 from tallystick.disposal.retention import ReaderOffset
 from tallystick.errors import TallystickError
+from tallystick.pipeline.change_feed import DATED_SECONDS
 from tallystick.pipeline.options import OptionError, SourceOptions, folder_of
 from tallystick.pipeline.planning import RecordsLostError, find
 from tallystick.pipeline.typed import catalogue_of
@@ -43,6 +45,8 @@ class LogPosition(TypedDict):
         resumed: the place before the first record behind the last hole; None if there is none.
         table: what of the log was handed on; not there in positions of earlier versions.
         collection: the one whose changes were handed on alone; not there where it was none.
+        last_version, last_time: the end of the stream, by version or in microseconds since 1970,
+            behind which rows may have been passed over; not there where it had none.
     """
 
     file: str
@@ -60,6 +64,8 @@ class LogPosition(TypedDict):
     resumed: int | None
     table: NotRequired[str]
     collection: NotRequired[str]
+    last_version: NotRequired[int]
+    last_time: NotRequired[int]
 
 
 Position: TypeAlias = dict[str, LogPosition]
@@ -143,10 +149,11 @@ def require_below(position: Mapping[str, Any], paths: Iterable[str]) -> None:
         )
 
 
-def require_same_table(position: Mapping[str, Any], options: SourceOptions) -> None:
-    """Check that a position is that of a stream of the table, and collection, of the options.
+def require_same_stream(position: Mapping[str, Any], options: SourceOptions) -> None:
+    """Check that a position is that of a stream of the table, collection and end of the options.
 
-    A collection that is not in the logs any more was renamed, and goes on under its new name.
+    A collection that is not in the logs any more was renamed, and goes on under its new name. An
+    end may come earlier than it did.
 
     Raises:
         OptionError: it is that of another one: what came before it would never be handed on.
@@ -156,6 +163,10 @@ def require_same_table(position: Mapping[str, Any], options: SourceOptions) -> N
     for entry in entries:
         if entry.get("table", table) != table:
             raise _of_another("table", table, entry["table"])
+        for name, end in _ends(options).items():
+            kept = entry.get(name)
+            if kept is not None and (end is None or kept < end):
+                raise _ended_earlier(name, kept)
     others = {entry["collection"] for entry in entries if entry.get("collection")} - {collection}
     if collection is None or not others:
         return
@@ -173,14 +184,44 @@ def _of_another(what: str, wanted: str, found: str) -> OptionError:
     )
 
 
-def with_table(start: Position, position: Position, options: SourceOptions) -> Position:
+def _ended_earlier(name: str, end: int) -> OptionError:
+    option = {"last_version": "endingVersion", "last_time": "endingTimestamp"}[name]
+    shown = str(end)
+    if name == "last_time" and end // 1_000_000 in DATED_SECONDS:
+        shown = (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=end)).isoformat()
+    return OptionError(
+        "the checkpoint is that of a stream with an earlier end: what came behind was passed over",
+        expected=f"{option} {shown}, or an earlier one",
+        found="a later one, or none",
+        advice="Begin another stream behind that end (startingVersion, startingTimestamp), with a "
+        "checkpoint of its own",
+    )
+
+
+def with_options(start: Position, position: Position, options: SourceOptions) -> Position:
     """Return a position whose entries that moved since ``start`` say what was handed on."""
-    noted = {"table": _handed_on(options), "collection": options.collection}
-    noted = {name: value for name, value in noted.items() if value is not None}
+    noted = {"table": _handed_on(options), "collection": options.collection, **_ends(options)}
     return {
-        key: entry if entry == start.get(key) else cast(LogPosition, {**entry, **noted})
+        key: entry if entry == start.get(key) else _noted(entry, noted)
         for key, entry in position.items()
     }
+
+
+def _noted(entry: LogPosition, options: Mapping[str, Any]) -> LogPosition:
+    """Return an entry with the options that matter; a version that was not reached does not."""
+    place, last = entry["place"], options["last_version"]
+    reached_end = last is None or place is None or place > last
+    given = {
+        name: value
+        for name, value in options.items()
+        if value is not None and (reached_end or name != "last_version")
+    }
+    return cast(LogPosition, {**entry, **given})
+
+
+def _ends(options: SourceOptions) -> dict[str, int | None]:
+    bounds = options.bounds
+    return {"last_version": bounds.last_version, "last_time": bounds.last_time}
 
 
 def _handed_on(options: SourceOptions) -> str:

@@ -30,8 +30,8 @@ from tallystick.pipeline.source.positions import (
     capped,
     reader_offset,
     require_below,
-    require_same_table,
-    with_table,
+    require_same_stream,
+    with_options,
 )
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.pipeline.source.worker import one_sentence
@@ -63,7 +63,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @one_sentence()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the position before every record, or after those that are there now."""
-        return {**with_table({}, self.tailer.latest(), self.options)} if self.options.latest else {}
+        return (
+            {**with_options({}, self.tailer.latest(), self.options)} if self.options.latest else {}
+        )
 
     @one_sentence()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -83,13 +85,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the position after the next records within the limit, at most the target."""
         require_below(start, self.options.paths)
-        require_same_table(start, self.options)
+        require_same_stream(start, self.options)
         start = self.tailer.read_on(start)
         position = self.tailer.advance(start, _limit(limit))
         if self.target is not None:
             self.target = self._renewed(self.target, start, position)
             position = capped(start, position, self.target)
-        position = with_table(start, position, self.options)
+        position = with_options(start, position, self.options)
         self._reached = position
         return {**position}
 
@@ -102,7 +104,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """Return the work between two positions."""
         require_below(end, self.options.paths)
-        require_same_table(end, self.options)
+        require_same_stream(end, self.options)
         found = file_ranges(self.options, start, end)
         limit = self.options.split_bytes
         return [
