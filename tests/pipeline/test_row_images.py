@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,6 +131,42 @@ def test_images_of_another_query_are_not_used(tmp_path: Path) -> None:
     assert followed() == followed() == due
     assert followed("U")[0] != due[0]  # its rows are others
     assert followed() == due
+
+
+@pytest.mark.parametrize(
+    ("columns", "due"),
+    [
+        (("ID", "V"), {"V": "a"}),
+        (("ID", "V", "W"), {"V": "a"}),
+        (("ID", "VV"), {"VV": "a"}),
+        (("ID", "VV", "W"), {"VV": "a"}),
+    ],
+    ids=["as they were", "one added", "renamed", "renamed and one added"],
+)
+def test_images_of_columns_that_were_renamed_are_made_again_by_their_new_names(
+    tmp_path: Path, columns: tuple[str, ...], due: dict[str, str]
+) -> None:
+    """A log tells all of its changes by the names that columns have at its end."""
+    read = []
+
+    def between(names: tuple[str, ...], after: int | None, until: int) -> Iterator[pa.RecordBatch]:
+        read.append(after)
+        values = {"ID": 1, names[1]: "a"}
+        rows = [
+            history_row(1, "add", "1", values=json.dumps(values)),
+            history_row(2, "update", "1", values='{"ID": 1}'),
+            history_row(3, "delete", "1"),
+        ]
+        return _batches([row for row in rows if (after or 0) < row["commit_sequence"] <= until])
+
+    before = ("ID", "V")
+    for names, place in ((before, None), (before, 1), (columns, 2)):
+        changes = partial(between, names)
+        with images_of(str(tmp_path), None, "/l", "T", (), names) as images:
+            images.advance(changes, place)
+            (found,) = images.filled(changes(place, (place or 0) + 1))
+    assert json.loads(found["before_values"][0].as_py()) == {"ID": 1, **due}
+    assert read.count(None) == (2 if "V" in columns else 3)  # the first steps
 
 
 def test_a_folder_of_images_that_another_query_uses_meanwhile_is_an_error(tmp_path: Path) -> None:

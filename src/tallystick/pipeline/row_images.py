@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS images (
     collection TEXT, key TEXT, version INTEGER, image BLOB, columns TEXT,
     PRIMARY KEY (collection, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS seen (version INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS named (columns TEXT NOT NULL);
 """
 _SET = "INSERT OR REPLACE INTO images VALUES (?, ?, ?, ?, ?)"
 _SET_IF_NONE = _SET.replace("REPLACE", "IGNORE")
@@ -59,19 +60,28 @@ class Images:
         log: the name of the log in the base.
         collection: the one whose changes are read alone, if it is one.
         rows: key and columns of the rows that it has before the first change.
+        columns: the names of its columns, by which changes tell of them.
     """
 
     def __init__(
-        self, path: str, base: str | None, log: str, collection: str | None, rows: RowsBefore
+        self,
+        path: str,
+        base: str | None,
+        log: str,
+        collection: str | None,
+        rows: RowsBefore,
+        columns: Sequence[str],
     ) -> None:
         self._path, self._base, self._log = path, base, log
-        self._collection, self._rows = collection, rows
+        self._collection, self._rows, self._columns = collection, rows, [*columns]
         self._store = sqlite3.connect(path, isolation_level=None, timeout=600)
         # What is kept is made again from the log and the base: it need not outlive a power cut.
         self._store.execute("PRAGMA synchronous = OFF")
         self._store.executescript(_TABLES)
         if self.version is None:
             self._fill()
+        elif self._are_renamed:
+            self._begin_anew()
         self._reached = self.version
 
     def close(self) -> None:
@@ -95,8 +105,7 @@ class Images:
         """
         known = self.version
         if known is not None and (until is None or known > until):  # of another query or log
-            self._store.executescript("DELETE FROM images; DELETE FROM seen")
-            self._fill()
+            self._begin_anew()
             known = None
         if until is not None and known != until and until >= 1:
             self._take_in(changes, known, until)
@@ -180,9 +189,22 @@ class Images:
                     image = before
             yield image, columns, values
 
+    @property
+    def _are_renamed(self) -> bool:
+        """True if what is kept has names that columns have no more; new columns come last."""
+        found = self._store.execute("SELECT columns FROM named").fetchone()
+        kept = [] if found is None else json.loads(found[0])
+        return bool(kept != self._columns[: len(kept)])
+
+    def _begin_anew(self) -> None:
+        self._store.executescript("DELETE FROM images; DELETE FROM seen")
+        self._fill()
+
     def _fill(self) -> None:
         """Take in the base, and the rows before the first change, in one transaction."""
         self._store.execute("BEGIN IMMEDIATE")
+        self._store.execute("DELETE FROM named")
+        self._store.execute("INSERT INTO named VALUES (?)", [json.dumps(self._columns)])
         for rows in _base_rows(self._base, self._log) if self._base else ():
             self._store.executemany(_SET, rows)
         name = self._collection
@@ -208,6 +230,7 @@ def images_of(
     log: str,
     collection: str | None = None,
     rows: RowsBefore = (),
+    columns: Sequence[str] = (),
 ) -> Iterator[Images]:
     """Open the images of a log in a folder, or in a file that is removed at the end.
 
@@ -217,6 +240,7 @@ def images_of(
         log: its name.
         collection: the one whose changes are read alone, which has a file of its own.
         rows: key and columns of the rows that it has before the first change.
+        columns: the names of its columns.
     """
     with tempfile.TemporaryDirectory(prefix="tallystick-images-") as own:
         if folder is not None:
@@ -224,7 +248,7 @@ def images_of(
         whose = log if collection is None else f"{log}\0{collection}"
         name = blake2b(whose.encode(), digest_size=16).hexdigest()
         path = str(Path(folder or own) / f"{name}.images")
-        images = Images(path, base, log, collection, rows)
+        images = Images(path, base, log, collection, rows, columns)
         try:
             yield images
         finally:

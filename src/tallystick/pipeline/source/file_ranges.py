@@ -295,7 +295,8 @@ def _committed(
         return
     name = log_name(log.source)
     folder, base = options.images_folder, options.base_images
-    with images_of(folder, base, name, options.collection, log.rows_before()) as images:
+    rows, columns = log.rows_before(), () if log.collection is None else log.columns()
+    with images_of(folder, base, name, options.collection, rows, columns) as images:
         images.advance(log.changes, places[0])
         yield from fed(images.filled(changes), options)
 

@@ -32,6 +32,7 @@ from tallystick.records import Outcome
 from tallystick.storage.local import sync_for_reading
 from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import (
+    Catalogued,
     ChangesBetween,
     FileByFile,
     FileLife,
@@ -233,6 +234,13 @@ class FollowedLog:
         reading = self._reading
         if self.collection is not None and isinstance(reading, Typed):
             yield from reading.rows_before(self.collection)
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the collection's columns, as all its changes have them."""
+        reading = self._reading
+        found = reading.collections() if isinstance(reading, Catalogued) else ()
+        ours = (one.columns for one in found if one.name == self.collection)
+        return tuple(column.name for column in next(ours, ()))
 
     def batches(
         self, path: str, begin: int, end: int, schema: pa.Schema | None = None
