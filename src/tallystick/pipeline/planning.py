@@ -328,6 +328,9 @@ def require_no_hole(source: LogSource, options: SourceOptions) -> None:
         before = Reached(number, None, since=files[-1][0])
 
 
+_BOUND = {False: "startingVersion", True: "endingVersion"}
+
+
 def require_start(source: LogSource, options: SourceOptions) -> None:
     """Check that a log still has the version with which a reading begins.
 
@@ -337,7 +340,10 @@ def require_start(source: LogSource, options: SourceOptions) -> None:
         RecordsLostError: the log has given it up.
         TallystickError, OSError: a file cannot be read.
     """
-    if (wanted := options.bounds.first_version) is None:
+    bounds = options.bounds
+    # Without a start a reading begins with what is there; an end before that leaves nothing of it.
+    wanted = bounds.last_version if bounds.first_version is None else bounds.first_version
+    if wanted is None:
         return
     reading = system(source.system).read(source, options.reading)
     if not isinstance(reading, Ordered):
@@ -351,7 +357,7 @@ def require_start(source: LogSource, options: SourceOptions) -> None:
         raise RecordsLostError(
             "records were given up before they were read",
             file=source.path,
-            expected=f"version {wanted}, of startingVersion",
+            expected=f"version {wanted}, of {_BOUND[bounds.first_version is None]}",
             found=f"version {first} as the first",
             advice="Begin there, or from a full reading; failOnDataLoss=false gives what is left",
         )

@@ -153,6 +153,10 @@ def test_a_version_that_was_given_up_is_an_error_unless_losses_are_to_be_skipped
             rows_of(path, **asked)
         assert told.value.file == str(path)
         assert rows_of(path, **asked, failOnDataLoss="false") == left
+    for given in ("0", str(first - 1)):
+        with pytest.raises(RecordsLostError, match=rf"version {given}, of endingVersion"):
+            rows_of(path, table=table, endingVersion=given)
+        assert not rows_of(path, table=table, endingVersion=given, failOnDataLoss="false")
     assert rows_of(path, table=table, startingVersion=str(sure)) == [
         row for row, version in zip(left, versions, strict=True)
         if version is not None and version >= sure
