@@ -90,6 +90,7 @@ def test_rows_of_a_table_have_their_primary_key_and_the_row_before(spark: SparkS
         (None, None),
     ]
     assert found[0][2]["after"]["D"] == "2020-02-29"
+    assert found[0][2]["after"]["AT"] == "1969-12-31T23:59:59.999999"
     assert found[1][2]["source"]["gtrid"] == "0102"
 
 

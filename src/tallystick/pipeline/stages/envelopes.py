@@ -23,7 +23,10 @@ from tallystick.records import Kind
 
 _OPERATIONS = {INSERT: "c", UPDATE_AFTER: "u", DELETE: "d", Kind.TRUNCATE.value: "t"}
 """By type of change the letter that Debezium has for it."""
-_KEEP_NULLS = {"ignoreNullFields": "false"}
+_JSON_OPTIONS = {
+    "ignoreNullFields": "false",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",  # Spark's own has milliseconds
+}
 
 _UNNAMED = "unnamed"
 """In topics, the table whose name nothing tells."""
@@ -73,7 +76,7 @@ class _Form:
 
     def text(self, name: str, fields: Sequence[_Field]) -> Column:
         """Return a structure as JSON; with schemas ``name`` is that of its type in its topic."""
-        payload = F.to_json(_structure(fields), _KEEP_NULLS)
+        payload = F.to_json(_structure(fields), _JSON_OPTIONS)
         if not self.with_schema:
             return payload
         schema = json.dumps({**_schema(name, fields), "optional": False})
