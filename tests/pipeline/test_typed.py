@@ -8,7 +8,8 @@ from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -22,7 +23,8 @@ from tallystick.pipeline.source.file_ranges import file_ranges, packed, read
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.pipeline.task import execute
-from tallystick.pipeline.typed import OF_FEED, typed
+from tallystick.pipeline.typed import OF_FEED, collection_rows, typed
+from tallystick.systems.protocol import Collection, Column
 from tests.fixtures import fixture_dir
 from tests.pipeline.histories import history_row
 from tests.pipeline.test_examples import guide_examples
@@ -328,6 +330,31 @@ def test_collections_tell_how_much_was_changed_in_them() -> None:
     assert {(row["collection"], row["column"]) for row in fewer} == {
         (name, column) for name, column, _ in known
     }
+
+
+class Renamed:
+    """T became U, and another table got its name: changes before that stand under T, too."""
+
+    source = SimpleNamespace(system="derby")
+    of = MappingProxyType({"T": 2, "U": 3})
+
+    def collections(self) -> list[Collection]:
+        columns = (Column("ID", "INTEGER", "int", None),)
+        return [Collection("T", columns, ("T",)), Collection("U", columns, ("T", "U"))]
+
+    def changes(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(collection=name) for name in "TTTTUV"]
+
+    def changes_of(self, name: str, *_places: int | None) -> list[int]:
+        return [*range(self.of[name])]
+
+    def rows_before(self, _name: str) -> list[tuple[str, dict[str, Any]]]:
+        return []
+
+
+def test_changes_of_a_name_that_was_given_again_are_counted_by_table() -> None:
+    rows = collection_rows(cast(Any, Renamed()), "/l", count=True)
+    assert {row["collection"]: row["changes"] for row in rows} == {"T": 2, "U": 3, "V": 1}
 
 
 @pytest.mark.sampled(2)

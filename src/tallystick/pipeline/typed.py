@@ -98,10 +98,16 @@ def collection_rows(reading: LogReading, log: str, *, count: bool) -> Iterator[d
     """Yield rows of `COLLECTIONS`: one for each column. With ``count`` all changes are read."""
     row = {"system": reading.source.system, "log": log}
     counted = Counter(one.collection for one in reading.changes()) if count else Counter()
-    for one in collections_of(reading):
-        stored = one.stored or (() if isinstance(reading, Typed) else (one.name,))
-        changes = sum(counted.pop(name, 0) for name in stored)
-        if count and not stored and isinstance(reading, Typed):
+    found = {
+        one: one.stored or (() if isinstance(reading, Typed) else (one.name,))
+        for one in collections_of(reading)
+    }
+    shared = Counter(name for names in found.values() for name in names)
+    for one, stored in found.items():
+        changes = sum(counted[name] for name in stored)
+        # A name that was given again, once its table was renamed, tells of two collections.
+        alone = all(shared[name] == 1 for name in stored)
+        if count and isinstance(reading, Typed) and not (stored and alone):
             changes = sum(1 for _ in reading.changes_of(one.name))
         named = row | {"collection": one.name, "changes": changes if count else None}
         for position, column in enumerate(one.columns):
@@ -109,6 +115,8 @@ def collection_rows(reading: LogReading, log: str, *, count: bool) -> Iterator[d
             places = {"position": position, "key_position": column.key_position}
             yield named | texts | places | {"stored": stored}
     for name, changes in sorted(counted.items()):
+        if name in shared:
+            continue
         yield row | {"collection": name, "changes": changes, "stored": (name,)}
 
 
