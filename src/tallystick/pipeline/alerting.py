@@ -17,6 +17,7 @@ from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.planning import find
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.stages import overdue
+from tallystick.pipeline.tables.output_dir import literal
 from tallystick.reading.names import log_name
 from tallystick.storage.source import is_remote
 
@@ -56,11 +57,11 @@ def raise_alerts(spark: SparkSession, run: Run, limit_seconds: float) -> None:
     """
     if is_remote(run.out) or run.form == "iceberg":
         raise OptionError("alerts are kept in local folders only", found=run.out)
-    judged = spark.read.format(run.form).load(f"{run.out}/global_transactions")
+    judged = spark.read.format(run.form).load(literal(f"{run.out}/global_transactions", run.form))
     late = overdue(judged, limit_seconds, time.time(), _changed(run))
     folder = f"{run.out}/{ALERTS}"
     if Path(folder).is_dir():
-        known = spark.read.format(run.form).load(folder).select(*KEYS)
+        known = spark.read.format(run.form).load(literal(folder, run.form)).select(*KEYS)
         late = late.join(known, list(KEYS), "left_anti")
     late.coalesce(1).write.format(run.form).mode("append").save(folder)
 

@@ -23,7 +23,7 @@ from tallystick.pipeline.planning import Plan, bundles
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.tables import judge_task as judging
 from tallystick.pipeline.tables.bundle_tasks import PARTS, BundleTasks
-from tallystick.pipeline.tables.output_dir import TableSpace
+from tallystick.pipeline.tables.output_dir import TableSpace, literal
 from tallystick.pipeline.tables.run_state import RunState
 from tallystick.pipeline.tables.write_task import (
     PROFILE_TABLE,
@@ -230,7 +230,7 @@ def rows_in(spark: SparkSession, table: str, files: Iterable[str]) -> DataFrame:
     paths = list(files)
     if not paths:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*paths)
+    return spark.read.schema(schema).parquet(*(literal(path, "parquet") for path in paths))
 
 
 def _part_of(name: str) -> str:

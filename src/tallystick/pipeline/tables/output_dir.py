@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -50,6 +51,8 @@ _NO_ROWS, _OTHER_FORM = ("[PATH_NOT_FOUND]", "[UNABLE_TO_INFER_SCHEMA]"), "[FAIL
 """What Spark says of a folder that is not there, or has only what a killed writer leaves; and of
 files in another form."""
 
+_OF_PATTERNS = re.compile(r"[][{}*?\\]")
+
 _INTENT = "_swap.json"
 _STAGING = "_staging"
 _OLD = "_old"
@@ -75,6 +78,11 @@ def known_form(form: str) -> str:
             advice="Use parquet, orc or json",
         )
     return form
+
+
+def literal(path: str, form: str) -> str:
+    """Return a path as a reader of Spark's takes it, for which some letters make a pattern."""
+    return _OF_PATTERNS.sub(r"\\\g<0>", path) if form in PLAIN_FORMATS else path
 
 
 def require_none(root: str, found: Collection[str]) -> None:
@@ -151,7 +159,7 @@ class TableSpace:
 
     def read_as_found(self, spark: SparkSession, table: str) -> DataFrame:
         """Return what lies there under the name of a table, in the columns that its files have."""
-        return spark.read.format(self.form).load(f"{self.root}/{table}")
+        return spark.read.format(self.form).load(literal(f"{self.root}/{table}", self.form))
 
     def write(self, frame: DataFrame, table: str) -> None:
         """Write a table; it is visible after `commit` where tables are staged."""
@@ -192,7 +200,7 @@ class TableSpace:
         noted = Path(self.root, folder, _SCHEMA)
         if self.form == "json" and noted.is_file():
             reader = reader.schema(_schema_of(noted.read_text()))
-        return reader.load(f"{self.root}/{folder}")
+        return reader.load(literal(f"{self.root}/{folder}", self.form))
 
     def _swap(self, intent: dict[str, Any]) -> None:
         home = Path(self.root)
