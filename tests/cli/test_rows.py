@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,20 @@ def test_json_and_csv_have_the_same_rows(run: Run) -> None:
     read = list(csv.DictReader(io.StringIO(run("rows", "--to", "csv", "--in-doubt", ESTATE).out)))
     assert [one["key"] for one in read] == [one["key"] for one in told.lines]
     assert {one["fate"] for one in told.lines} == {"in_doubt"}
+
+
+def test_a_time_that_is_shown_is_a_moment_after_what_it_is_shown_of(
+    run: Run, tmp_path: Path
+) -> None:
+    """What is shown has milliseconds; the log has microseconds."""
+    with Journal(tmp_path / "log") as journal:
+        for number in range(3):
+            journal.add(number, b"row")
+            time.sleep(0.002)
+    shown = [one["time"] for one in run("rows", "--json", tmp_path).lines]
+    for count, moment in enumerate(shown, 1):
+        found = run("asof", "--json", "--time", moment, tmp_path)
+        assert [row["key"] for row in found.lines] == ["0", "1", "2"][:count], found.err
 
 
 def test_a_file_is_written_where_it_is_named_and_nowhere_else(run: Run, tmp_path: Path) -> None:

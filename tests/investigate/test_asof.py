@@ -188,6 +188,7 @@ def test_a_row_from_before_the_log_is_told_by_the_database_or_not_known(
     [
         ("h2", Moment(lsn=0), None, UnsupportedFormatError, "the log begins after that moment"),
         ("derby", Moment(lsn=3), None, UnsupportedFormatError, "expected LSN 4294967320 or later"),
+        ("artemis", Moment(lsn=5), None, UnsupportedFormatError, "begins after that moment"),
         ("h2", Moment(time=datetime(2026, 1, 1)), None, UnsupportedFormatError, "times of day"),
         ("h2", Moment(lsn=9), "ACCOUNTS", UnsupportedFormatError, "Did you mean PUBLIC.ACCOUNTS_3"),
         ("h2", Moment(lsn=9), 'a,"\n', UnsupportedFormatError, "There are"),

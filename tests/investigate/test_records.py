@@ -50,6 +50,8 @@ def test_counts_are_those_of_the_records_and_transactions() -> None:
         assert (counts.first, counts.last) == (min(times, default=None), max(times, default=None))
     one = next(statistics(ESTATE / "derby", Filter(transaction="295")))
     assert one.transactions == {"prepared": 1}
+    # What is asked of records alone says nothing of transactions.
+    assert not next(statistics(ESTATE / "derby", Filter(kinds=frozenset({Kind.ADD})))).transactions
     assert 0 < one.kinds.total() < sum(next(statistics(ESTATE / "derby")).kinds.values())
 
 

@@ -31,11 +31,17 @@ from tallystick.reading.names import log_name
 from tallystick.reading.survey import read_arrow, scan, survey
 from tallystick.records import Change, Clock, Fate, Finding, Kind, Row
 from tallystick.roles import Operation, OperationCode
+from tallystick.storage.local import LOCAL
 from tallystick.systems.jboss.format.bodies import PACKED_MAGIC, ObjectState, pack_object_state
 from tallystick.systems.jboss.format.participants import SUBORDINATE, TRANSACTION
 from tallystick.systems.jboss.live.log import CircularJournal, JournalSettings
 from tallystick.systems.protocol import FateBatches, LogReading
 from tallystick.systems.registry import open_persist_log
+from tallystick.systems.tally.format.bodies import encode_row
+from tallystick.systems.tally.format.columns import UnplacedRecord
+from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.live.items import UnplacedEnding
+from tallystick.systems.tally.live.log import TallyLog
 from tests.fixtures import cases, fixture_dir
 from tests.indoubt.estates import EXAMPLES
 from tests.kit import read_in_runs
@@ -516,6 +522,26 @@ def test_keys_with_commas_quotes_and_newlines_are_found_and_written(tmp_path: Pa
     assert export_rows(tmp_path / "log", "csv", out) == len(KEYS)
     told = list(csv.DictReader(io.StringIO(out.getvalue().decode(), newline="")))
     assert [one["key"] for one in told] == [key.decode() for key in KEYS]
+
+
+def test_the_history_of_a_row_has_what_emptied_its_table(tmp_path: Path) -> None:
+    log = TallyLog(str(tmp_path / "log"), fs=LOCAL)
+    for one in (
+        UnplacedRecord(Code.REDO_ADD, encode_row(3, b"old"), 10, 100),
+        UnplacedRecord(Code.REDO_ADD, encode_row(4, b"another table"), 10, 101),
+        UnplacedEnding(Code.COMMIT, 10),
+        UnplacedRecord(Code.TRUNCATE, encode_row(3), 11),
+        UnplacedEnding(Code.COMMIT, 11),
+    ):
+        log.submit(one).wait()
+    log.close()
+    kinds = {
+        key: [one.change.kind for one in rows(tmp_path, Filter(key=key))] for key in ("100", "101")
+    }
+    assert kinds == {"100": [Kind.ADD, Kind.TRUNCATE], "101": [Kind.ADD]}
+    assert [one.change.kind for one in rows(tmp_path, Filter(key="100", transaction="11"))] == [
+        Kind.TRUNCATE
+    ]
 
 
 def test_every_form_has_the_same_rows(tmp_path: Path) -> None:

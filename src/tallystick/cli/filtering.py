@@ -74,7 +74,7 @@ _OPTIONS = (
     click.option(
         "--from-lsn",
         type=click.IntRange(0),
-        help="Not before this LSN; of a row that of its commit.",
+        help="Not before this LSN; of a row the number of its commit.",
     ),
     click.option("--to-lsn", type=click.IntRange(0), help="Not after this LSN."),
     click.option(

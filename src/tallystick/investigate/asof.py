@@ -19,8 +19,9 @@ from tallystick.investigate.rows import meant_name, require_table, rows_of
 from tallystick.reading.filters import PLACED, TIME_OF_DAY, Filter, ns_of, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.survey import Paths, Survey, deliver, survey
-from tallystick.records import Change, Fate, Finding, Kind, jsonable
+from tallystick.records import Change, Fate, Finding, Kind, Record, jsonable
 from tallystick.systems.protocol import Catalogued, KnowsRowsBefore, LogReading, ReadOptions
+from tallystick.systems.registry import system
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def _limit(
         return ("commit_sequence", commits.pop() - 1) if commits else None
     first = next(iter(reading.records()), None)
     if moment.lsn is not None:
-        name, limit, begin = "commit_sequence", moment.lsn, first.sequence if first else None
+        name, limit, begin = "commit_sequence", moment.lsn, _first_number(reading, first)
     else:
         clock = found.clock_for(reading, Filter(since=moment.time))
         if clock not in TIME_OF_DAY:
@@ -171,6 +172,13 @@ def _limit(
             expected=f"{shown} or later",
         )  # fmt: skip
     return name, limit
+
+
+def _first_number(reading: LogReading, first: Record | None) -> int | None:
+    """Return the least number that a commit of a log may have; None where that is not known."""
+    if system(reading.source.system).commits_by_lsn:
+        return None if first is None else first.sequence
+    return next((one.commit_sequence for one in reading.changes()), None)
 
 
 class _Then:

@@ -161,12 +161,14 @@ def statistics(
 ) -> Iterator[Counts]:
     """Yield counts of each log: of the records that are asked for, and of the transactions.
 
-    Transactions are chosen by their number and their global id alone.
+    Transactions are chosen by their number and their global id; where anything else is asked of
+    records, none are counted.
     """
     found = survey(path, options=options).refuse_unknown_settings()
     wanted = found.known_filter(wanted, "records")
     found.require_named(wanted, "records")
-    named = Filter(transaction=wanted.transaction, gtrid=wanted.gtrid).of_records(Clock.NONE)
+    by_name = Filter(transaction=wanted.transaction, gtrid=wanted.gtrid)
+    named = by_name.of_records(Clock.NONE) if wanted == by_name else None
 
     def count(reading: LogReading) -> Counts | None:
         if not found.tells_lsns(reading, wanted):
@@ -175,7 +177,8 @@ def statistics(
         counts = Counts(reading.source.system, log_name(reading.source), clock)
         for record in found.selected(reading, wanted, salvage=salvage):
             counts.add(record)
-        counts.transactions.update(one.state for one in reading.transactions() if named(one))
+        if named is not None:
+            counts.transactions.update(one.state for one in reading.transactions() if named(one))
         return counts
 
     for log in found.observers():

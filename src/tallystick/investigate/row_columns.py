@@ -50,6 +50,12 @@ def names_in(batch: pa.RecordBatch) -> dict[str, tuple[str, ...]]:
     return {one: (*json.loads(one),) for one in texts}
 
 
+def of_key(batch: pa.RecordBatch, key: str) -> pa.RecordBatch:
+    """Return the rows of a key, and those that empty tables."""
+    empties = pc.equal(batch["kind"].cast(pa.string()), Kind.TRUNCATE.value)
+    return batch.filter(pc.or_(pc.equal(batch["key"].cast(pa.string()), key), empties))
+
+
 @dataclass(frozen=True, slots=True)
 class RowColumns:
     """Rows of a log.

@@ -21,7 +21,7 @@ from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
 from tallystick.reading.survey import Paths, Survey, deliver, survey
-from tallystick.records import Change, Clock, Fate, Finding, Row
+from tallystick.records import Change, Clock, Fate, Finding, Kind, Row
 from tallystick.systems.protocol import (
     Catalogued,
     DecodesLater,
@@ -236,7 +236,7 @@ class _MeantKey:
     """The rows that a person means by a key: as the log has it, or ``COLUMN=VALUE``.
 
     A change may have neither that column nor the whole row, so what is known of rows before it
-    counts, too.
+    counts, too. What empties their table, after a change of theirs, is one of theirs.
     """
 
     def __init__(self, key: str, reading: LogReading) -> None:
@@ -245,17 +245,14 @@ class _MeantKey:
         self._column = column.casefold() if separator else None
         self._rows = set(self._before(reading)) if separator else set[tuple[str, str]]()
 
-    @property
-    def exact(self) -> bool:
-        """Whether it can only be meant as the log has it."""
-        return self._column is None
-
     def is_of(self, change: Change) -> bool:
         """Return whether a change is of such a row, and note which row that is."""
+        if change.kind is Kind.TRUNCATE:
+            return any(collection == change.collection for collection, _ in self._rows)
         place = change.collection, change.key
-        if self._holds(change.values or {}):
+        if change.key == self._key or self._holds(change.values or {}):
             self._rows.add(place)
-        return change.key == self._key or place in self._rows
+        return place in self._rows
 
     def _holds(self, values: Mapping[str, Any]) -> bool:
         return any(
@@ -297,15 +294,14 @@ def _groups_of(reading: LogReading, names: set[str], wanted: Filter) -> Iterator
     if batches is not None:
         from tallystick.investigate.row_columns import RowColumns, names_in
 
-        known = wanted if meant is None or meant.exact else replace(wanted, key=None)
         for batch in batches:
             stored |= names_in(batch)
             for one in batch.column("collection").unique().to_pylist():
                 names.update((one, *stored.get(one, ())))
-            taken = known.taken_of_rows(batch, reading.clock, stored)
+            taken = _narrowed(batch, wanted, reading.clock, stored)
             for part in reading.decoded(taken) if isinstance(reading, DecodesLater) else [taken]:
                 columns = RowColumns(part, name, reading.clock, stored)
-                if known is wanted and wanted.body is None:
+                if meant is None and wanted.body is None:
                     if part.num_rows:
                         yield columns
                 elif some := [one for one in columns.rows() if is_asked_for(one)]:
@@ -318,6 +314,17 @@ def _groups_of(reading: LogReading, names: set[str], wanted: Filter) -> Iterator
         change = row.change if name is None else replace(row.change, log=name)
         if is_asked_for(one := Row(row.fate, change, also)):
             yield [one]
+
+
+def _narrowed(
+    batch: pa.RecordBatch, wanted: Filter, clock: Clock, stored: Mapping[str, Iterable[str]]
+) -> pa.RecordBatch:
+    """Return at least those rows of a batch that are asked for, as far as columns tell."""
+    if wanted.key is None or "=" in wanted.key:
+        return replace(wanted, key=None).taken_of_rows(batch, clock, stored)
+    from tallystick.investigate.row_columns import of_key
+
+    return of_key(batch, wanted.key)
 
 
 def _every_row(reading: LogReading) -> Iterable[Row]:

@@ -8,10 +8,7 @@ from typing import Any
 
 import click
 
-from tallystick.cli.filtering import (
-    COLLECTION_HELP,
-    moment_of,
-)
+from tallystick.cli.filtering import COLLECTION_HELP, last_moment_of
 from tallystick.cli.look.rows import row_lines
 from tallystick.cli.output import (
     Printer,
@@ -36,7 +33,12 @@ _KNOWN = {
 
 @click.command()
 @paths_argument
-@click.option("--time", metavar="TIME", callback=moment_of, help="After all commits up to it.")
+@click.option(
+    "--time",
+    metavar="TIME",
+    callback=last_moment_of,
+    help="After all commits up to it; a day, minute ... is meant to its end.",
+)
 @click.option("--lsn", type=int, help="After all commits up to this one.")
 @click.option(
     "--before", metavar="TX", help="Before a transaction: number, NUMBER@COMMIT, global id."
