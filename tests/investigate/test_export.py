@@ -79,9 +79,9 @@ def test_a_row_of_one_empty_text_is_a_row(texts: list[str | None]) -> None:
     assert found.decode() == text.getvalue()
 
 
-def test_columns_of_one_name_are_one_in_json_and_two_in_csv() -> None:
+def test_columns_of_one_name_get_names_of_their_own_in_json_and_keep_theirs_in_csv() -> None:
     batch = pa.record_batch([pa.array([1]), pa.array([2])], names=["a", "a"])
-    assert _written("jsonl", [batch]) == b'{"a":2}\n'
+    assert _written("jsonl", [batch]) == b'{"a":1,"a_1":2}\n'
     assert _written("csv", [batch]) == b"a,a\r\n1,2\r\n"
 
 

@@ -83,7 +83,33 @@ def write_batches(
 ) -> int:
     """Write batches in one of `FORMATS`, to a file as `write_whole` does; return the rows."""
     writers = {"jsonl": _rows_as_json, "csv": _rows_as_csv, "parquet": _parquet, "arrow": _arrow}
+    if form != "csv":  # where a column is its place
+        reader = _told_apart(reader)
     return write_whole(target, lambda out: writers[form](out, reader))
+
+
+def _told_apart(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return batches whose columns have each a name of its own: later ones get a number."""
+    import pyarrow as pa
+
+    given = reader.schema.names
+    if (names := _distinct(given)) == given:
+        return reader
+    fields = [one.with_name(name) for one, name in zip(reader.schema, names, strict=True)]
+    schema = pa.schema(fields, reader.schema.metadata)
+    return pa.RecordBatchReader.from_batches(schema, (one.rename_columns(names) for one in reader))
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names of which none is there twice: ``key_1`` for the second ``key``."""
+    taken, found, last = {*names}, dict[str, None](), dict[str, int]()
+    for name in names:
+        own = name
+        while own in found or (own != name and own in taken):
+            last[name] = last.get(name, 0) + 1
+            own = f"{name}_{last[name]}"
+        found[own] = None
+    return [*found]
 
 
 def write_whole(
@@ -249,7 +275,7 @@ def _rows_as_json(out: IO[bytes], reader: pa.RecordBatchReader) -> int:
     count = 0
     for batch in _sized(reader):
         parts: list[pa.Array | bytes] = []
-        for name, column in dict(zip(batch.schema.names, batch.columns, strict=True)).items():
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
             parts.append(f"{',' if parts else '{'}{json.dumps(name)}:".encode())
             parts.append(_texts(column, json_texts, _compact))
         out.write(lines([*parts, b"}\n"], batch.num_rows, "null"))
