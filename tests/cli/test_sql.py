@@ -9,11 +9,13 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.ipc as ipc
 import pyarrow.parquet as parquet
 import pytest
 
@@ -168,3 +170,117 @@ builtins.input, sys.stdin.isatty, sys.stderr = read, lambda: True, sys.stdout
     ]  # fmt: skip
     assert any("syntax error" in line for line in shown)
     assert any("42" in line for line in shown)
+
+
+def test_below_a_folder_without_a_log_nothing_is_asked_or_written(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none/readme.txt").write_text("hello")
+    answer = run("sql", tmp_path / "none", "SELECT 1", "--to", "csv", "-o", tmp_path / "out.csv")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == run("rows", tmp_path / "none").err
+    assert "no log of any known system" in answer.err
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_path_without_a_log_is_named_beside_others(run: Run, log: Path, tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    answer = run("sql", tmp_path / "none", log, "SELECT 1")
+    assert (answer.code, answer.err) == (0, "No log: none\n")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "arrow"])
+def test_columns_of_one_name_get_names_of_their_own(
+    run: Run, log: Path, tmp_path: Path, form: str
+) -> None:
+    query = "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a, 5 AS A, 6 AS a_1"
+    assert run("sql", log, query, "--to", form, "-o", tmp_path / "out").code == 0
+    readers: dict[str, Any] = {
+        "jsonl": lambda path: [json.loads(path.read_text())],
+        "parquet": lambda path: parquet.read_table(path).to_pylist(),
+        "arrow": lambda path: ipc.open_stream(path.read_bytes()).read_all().to_pylist(),
+    }
+    expected = {"a": 1, "a_2": 2, "a_1": 3, "a_3": 4, "A": 5, "a_1_1": 6}
+    assert readers[form](tmp_path / "out") == [expected]
+    assert run("sql", log, query, "--to", "csv").out.splitlines()[0] == "a,a,a_1,a,A,a_1"
+
+
+INTERRUPTED = {
+    "the engine works": "SELECT count(*) FROM range(1000000) a, range(1000000) b "
+    "WHERE a.range * b.range % 7 = 3",
+    "a log is read": "SELECT count(*) FROM records",
+}
+
+
+@pytest.mark.parametrize("query", INTERRUPTED.values(), ids=INTERRUPTED)
+def test_a_query_is_interrupted_as_any_command(log: Path, query: str) -> None:
+    # It tells that it runs: its threads have taken time. The log has no end.
+    program = """
+import sys, threading, time
+from tallystick.investigate import sql_views
+from tallystick.cli import main
+from tallystick.cli.look import sql
+
+def reading(*given):
+    while True:
+        yield from execute(*given)
+
+execute, sql_views.execute = sql_views.execute, reading
+
+def watch():
+    while not begun.wait(0.01):
+        pass
+    before = time.process_time()
+    while time.process_time() < before + 0.5:
+        time.sleep(0.01)
+    print("running", file=sys.stderr, flush=True)
+
+begun = threading.Event()
+
+class Held:
+    def __init__(self, found):
+        self.found = found
+    def materialize(self):
+        begun.set()
+        return self.found.materialize()
+
+tables = sql._tables
+sql._tables = lambda found: tables(Held(found))
+threading.Thread(target=watch, daemon=True).start()
+main()
+"""
+    program = program.replace("", "")
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "sql", str(log), query],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        assert process.stderr.readline() == "running\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "tallystick: interrupted\n")
+
+
+def test_a_pipe_gets_every_row_and_every_value_whole(run: Run, log: Path) -> None:
+    query = "SELECT range AS n, repeat('x', 500) AS long, [range] AS l FROM range(12345)"
+    rows = [line.split() for line in run("sql", log, query).out.splitlines() if "xx" in line]
+    assert [row[1] for row in rows] == [str(number) for number in range(12345)]
+    assert {row[3] for row in rows} == {"x" * 500}
+    assert run("sql", log, "FROM records LIMIT 0").out.count("file") == 1
+
+
+def test_a_terminal_is_shown_the_names_of_all_tables(log: Path) -> None:
+    lines = at_terminal(60, 80, "", "sql", str(log), "SHOW ALL TABLES")
+    assert max(map(len, lines)) <= 80
+    names = {line.split("\u2502")[2].strip() for line in lines if "\u2502 main" in line}
+    assert names >= {"logs", "rows", "records", "global_transactions"}
+
+
+@pytest.mark.parametrize("comment", ["-- how many\n", "--how=many\n\n", "--\n", "/* how */ "])
+def test_a_query_begins_with_a_comment(run: Run, log: Path, comment: str) -> None:
+    answer = run("sql", log, comment + "SELECT 6 * 7 AS n", "--json")
+    assert (answer.code, answer.lines) == (0, [{"n": 42}])
+
+
+def test_an_unknown_option_is_no_query(run: Run, log: Path) -> None:
+    answer = run("sql", log, "--nothing", "SELECT 1")
+    assert (answer.code, "No such option" in answer.err) == (2, True)

@@ -23,6 +23,7 @@ from tallystick.pipeline.options import parse
 from tallystick.pipeline.planning import Plan, Task, find, tasks
 from tallystick.pipeline.task import execute
 from tallystick.reading.tables import TABLES
+from tallystick.records import Finding
 from tallystick.storage.local import LOCAL
 from tallystick.systems.protocol import Collection, Column, LogSource, ReadOptions
 from tallystick.systems.tally.live.log import TallyLog
@@ -319,6 +320,15 @@ def test_a_query_reaches_no_other_file(estate: Path, tmp_path: Path, statement: 
 def test_the_path_itself_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(LogUnreadableError):
         sql(tmp_path / "nothing")
+
+
+def test_a_folder_without_a_log_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LogUnreadableError, match="no log of any known system"):
+        sql(tmp_path)
+    problems: list[Finding] = []
+    with sql(tmp_path, problems=problems) as connection:
+        assert connection.execute("SELECT count(*) FROM rows").fetchone() == (0,)
+    assert [one.code for one in problems] == ["no-log"]
 
 
 def test_several_paths_are_one_estate(estate: Path) -> None:

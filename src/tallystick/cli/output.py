@@ -332,10 +332,14 @@ def end_listing(ctx: click.Context, problems: list[Finding], *, damaged: bool = 
             say(f"      and {counted(len(named) - LOGS_MAX, 'log')} more", err=True)
     if without:
         say(_others_text(without, LOGLESS_MAX), err=True)
-    no_log = any(one.code == NO_LOG and one.severity is not Severity.INFO for one in problems)
-    if reads_nothing(not no_log, problems):
+    if reads_nothing(not lacks_logs(problems), problems):
         ctx.exit(2)
     ctx.exit(int(damaged or any(map(is_severe, problems))))
+
+
+def lacks_logs(problems: Iterable[Finding]) -> bool:
+    """Return whether no path holds a log."""
+    return any(one.code == NO_LOG and one.severity is not Severity.INFO for one in problems)
 
 
 def complain(message: str, code: int, file: str | None = None) -> int:

@@ -32,10 +32,12 @@ def sql(
         path: A log, a folder of logs, or several of them. Logs are looked for now; each query
             reads them.
         options: What the readers have to know.
-        problems: Gets what cannot be read, now and by each query; ``findings`` has it, too.
+        problems: Gets what cannot be read, now and by each query, and which paths hold no log;
+            ``findings`` has it, too.
 
     Raises:
-        LogUnreadableError: The path itself cannot be read.
+        LogUnreadableError: The path itself cannot be read; or there is no log below it, and no
+            list of ``problems``.
         MissingExtraError: The extra ``investigate`` is not installed.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else [*path]

@@ -30,12 +30,13 @@ from tallystick.pipeline.planning import Piece, Plan, Task, find, tasks
 from tallystick.pipeline.task import execute
 from tallystick.pipeline.typed import OF_FEED, catalogue_of
 from tallystick.printable import logger
+from tallystick.reading.discovery import parent
 from tallystick.reading.filters import TIME_OF_DAY
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
-from tallystick.reading.survey import survey
+from tallystick.reading.survey import NO_LOG, deliver, survey
 from tallystick.reading.tables import Condition
-from tallystick.records import Clock, Finding
+from tallystick.records import Clock, Finding, Severity
 from tallystick.systems.protocol import (
     LogSource,
     ReadOptions,
@@ -69,7 +70,9 @@ def connect(
     """Return a connection with the views of all logs below the paths; see `tallystick.sql`."""
     asked = _Asked(paths, given=options, problems=[] if problems is None else problems)
     plan = find(asked.paths)
-    for problem in filter(is_severe, plan.problems):
+    if not plan.logs and problems is None:
+        deliver(plan, None)
+    for problem in _said(plan):
         asked.met(problem)
     connection = duckdb.connect(":memory:")
     for name in SOURCE_TABLES:
@@ -80,6 +83,19 @@ def connect(
     for one in _LOCKED:
         connection.execute(one)
     return connection
+
+
+def _said(plan: Plan) -> Iterator[Finding]:
+    """Yield what is severe, and which paths hold no log; where others hold some, a note.
+
+    What lies beside the files of a log is none of these: a shell's ``*`` names it, too.
+    """
+    folders = {log.path for log in plan.logs}
+    for one in plan.problems:
+        if is_severe(one) or (one.code == NO_LOG and not plan.logs):
+            yield one
+        elif one.code == NO_LOG and parent(one.log) not in folders:
+            yield replace(one, severity=Severity.INFO)
 
 
 def statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:

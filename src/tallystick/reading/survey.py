@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain, islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tallystick.callables import checked
 from tallystick.errors import (
@@ -772,7 +772,11 @@ def _content_text(path: str) -> str:
     return "only zeros" if len(head) < _LOOKED_AT else f"zeros in its first {_LOOKED_AT} bytes"
 
 
-def deliver(found: Survey | Explanation, problems: list[Finding] | None) -> None:
+class _Found(Protocol):
+    problems: list[Finding]
+
+
+def deliver(found: _Found, problems: list[Finding] | None) -> None:
     """Append what could not be read to ``problems``; without such a list raise the first one."""
     unread = [one for one in found.problems if one.severity is not Severity.INFO]
     if problems is not None:

@@ -8,17 +8,20 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from tallystick.cli.addresses import GivenPath
+from tallystick.cli.interrupts import always_interrupted
 from tallystick.cli.output import (
     WIDTH,
     Printer,
     Whole,
     as_json,
     end_listing,
+    lacks_logs,
     output_option,
     output_target,
     read_options,
@@ -36,14 +39,35 @@ from tallystick.printable import counted
 from tallystick.records import Finding
 
 ROWS = 40
-"""Rows of an answer that a terminal is shown: the first and the last; --to gives all."""
+"""Rows of an answer that a terminal is shown: the first and the last; a pipe gets all."""
+_TABLE_ROWS = 5000
+"""Rows that a table in a pipe has: DuckDB draws no more than ten thousand."""
+_NO_LIMIT = (1 << 31) - 1
+_OF_TABLES = ["database", "schema", "name", "column_names", "column_types", "temporary"]
+"""Columns of `SHOW ALL TABLES`, of which a terminal has no room for the names."""
 _QUERY = re.compile(r"(?!\w+://)(/\*|[^./~]).*[\s(;]", re.DOTALL)
 """How a statement begins; what is none, and not there, is a path that was mistyped."""
 _EMPTY = "the query is empty: give a statement, or none to be asked for them"
 _PROMPT, _MORE = "sql> ", "...> "
 
 
-@click.command()
+class _Command(click.Command):
+    """A command of which an argument that begins as an option does may be a query."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take a text of several lines that begins with a comment as no option."""
+        names = {name for one in self.get_params(ctx) for name in one.opts}
+        # A space before it changes nothing in SQL.
+        return super().parse_args(
+            ctx, [f" {one}" if _is_commented(one, names) else one for one in args]
+        )
+
+
+def _is_commented(text: str, options: set[str]) -> bool:
+    return text.startswith("--") and "\n" in text and text.partition("=")[0] not in options
+
+
+@click.command(cls=_Command)
 @click.argument("paths", nargs=-1, required=True, type=GivenPath(), metavar="PATHS... [QUERY]")
 @click.option("--to", "form", type=click.Choice(FORMATS), help="Form of the output, not a table.")
 @output_option
@@ -78,6 +102,8 @@ def command(
     with sql(paths, options=read_options(**options), problems=problems) as connection:
         from tallystick.investigate.sql_views import Error, statements
 
+        if lacks_logs(problems):
+            end_listing(ctx, problems)
         if query is None and sys.stdin.isatty():
             _prompt(connection, problems)
             return
@@ -116,6 +142,7 @@ def _apart(given: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
     return given[:-1], given[-1]
 
 
+@always_interrupted()
 def _answer(connection: Any, statement: str, form: str | None, output: str | None) -> None:
     found = connection.sql(statement)
     if form is None:
@@ -135,19 +162,38 @@ _PLAIN_LINES = str.maketrans(_LINES, "-|+++++++++..")
 
 
 def _show(found: Any) -> None:
-    """Print a table that is as wide as the terminal."""
-    text, width = io.StringIO(), WIDTH
+    """Print a table: at a terminal as wide as that is, elsewhere with all that it has."""
+    out = Printer()
+    for text in _tables(found):
+        table = text.rstrip()
+        try:
+            _LINES.encode(sys.stdout.encoding)
+        except UnicodeEncodeError:
+            table = table.translate(_PLAIN_LINES)
+        for line in table.split("\n"):
+            out.line(Whole(line))
+
+
+def _tables(found: Any) -> Iterator[str]:
+    """Yield an answer as DuckDB draws it: whole in as many tables as it needs, at a terminal one.
+
+    That has few rows, and of the list of tables the columns there is room for.
+    """
     if sys.stdout.isatty():
-        width = shutil.get_terminal_size((WIDTH, 24)).columns
+        if found.columns == _OF_TABLES:
+            found = found.project("schema, name, column_names")
+        yield _drawn(found, shutil.get_terminal_size((WIDTH, 24)).columns, ROWS)
+        return
+    held = found.materialize()
+    for begin in range(0, max(len(held), 1), _TABLE_ROWS):
+        yield _drawn(held.limit(_TABLE_ROWS, begin), _NO_LIMIT, _NO_LIMIT, max_col_width=_NO_LIMIT)
+
+
+def _drawn(found: Any, width: int, rows: int, **more: int) -> str:
+    text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        found.show(max_width=width, max_rows=ROWS)
-    out, table = Printer(), text.getvalue().rstrip()
-    try:
-        _LINES.encode(sys.stdout.encoding)
-    except UnicodeEncodeError:
-        table = table.translate(_PLAIN_LINES)
-    for line in table.split("\n"):
-        out.line(Whole(line))
+        found.show(max_width=width, max_rows=rows, **more)
+    return text.getvalue()
 
 
 def _prompt(connection: Any, problems: list[Finding]) -> None:
