@@ -117,8 +117,9 @@ class Counts:
         log: its name.
         clock: what its times count.
         kinds: records by kind.
-        transactions: transactions by state.
+        transactions: transactions by state; None where what was asked for is of records alone.
         bytes: of all these records.
+        damaged: how many of them are damaged.
         first: the least time of a record; None where none has one.
         last: the greatest.
     """
@@ -127,8 +128,9 @@ class Counts:
     log: str
     clock: Clock
     kinds: Counter[str] = field(default_factory=Counter)
-    transactions: Counter[str] = field(default_factory=Counter)
+    transactions: Counter[str] | None = None
     bytes: int = 0
+    damaged: int = 0
     first: int | None = None
     last: int | None = None
 
@@ -136,6 +138,7 @@ class Counts:
         """Count a record."""
         self.kinds[record.kind] += 1
         self.bytes += record.length
+        self.damaged += record.outcome is Outcome.CORRUPT
         if (time := record.time) is not None:
             self.first = time if self.first is None else min(self.first, time)
             self.last = time if self.last is None else max(self.last, time)
@@ -145,8 +148,9 @@ class Counts:
         times = {name: getattr(self, name) for name in ("first", "last")}
         return {
             "system": self.system, "log": self.log, "records": self.kinds.total(),
-            "kinds": dict(self.kinds), "transactions": dict(self.transactions),
-            "bytes": self.bytes, "clock": self.clock.value,
+            "kinds": dict(self.kinds),
+            "transactions": None if self.transactions is None else dict(self.transactions),
+            "bytes": self.bytes, "damaged": self.damaged, "clock": self.clock.value,
             **{name: time_text(one, self.clock) or one for name, one in times.items()},
         }  # fmt: skip
 
@@ -178,13 +182,14 @@ def statistics(
         for record in found.selected(reading, wanted, salvage=salvage):
             counts.add(record)
         if named is not None:
-            counts.transactions.update(one.state for one in reading.transactions() if named(one))
+            counts.transactions = Counter(one.state for one in reading.transactions() if named(one))
         return counts
 
     for log in found.observers():
         with found.guard(log.source):
             if (counts := log.observe(count).value) is not None:
                 yield counts
+                found.require_read(log.source, given=counts.kinds.total() > 0)
     found.require_numbers(wanted)
     deliver(found, problems)
 

@@ -157,9 +157,11 @@ def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]
 
     for log in found.observers():
         with found.guard(log.source):
+            given = False
             for one in log.stream(of, lambda _: (), _size):
-                taken = True
+                given = taken = True
                 yield one
+            found.require_read(log.source, given=given)
     if taken:
         return
     _require_transaction(asked, wanted, found)

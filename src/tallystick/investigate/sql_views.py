@@ -34,7 +34,8 @@ from tallystick.reading.discovery import parent
 from tallystick.reading.filters import TIME_OF_DAY
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
-from tallystick.reading.survey import NO_LOG, deliver, survey
+from tallystick.reading.settled import require_some
+from tallystick.reading.survey import NO_LOG, deliver, error_finding, survey
 from tallystick.reading.tables import Condition
 from tallystick.records import Clock, Finding, Severity
 from tallystick.systems.protocol import (
@@ -45,7 +46,7 @@ from tallystick.systems.protocol import (
     chosen_changes,
     chosen_splits,
 )
-from tallystick.systems.registry import system
+from tallystick.systems.registry import system, systems
 
 Error = duckdb.Error
 """What DuckDB raises, for a statement or for what a reader raised."""
@@ -141,6 +142,9 @@ _TIMES = ("time", "first_time", "last_time", "_commit_timestamp")
 """Columns that are null in all rows of a log without a clock."""
 
 
+_HELD = ("records", "transactions", "changes")
+"""Tables of what logs hold; the others tell of the logs themselves."""
+
 _CODED = ("system", "log", "file", "outcome", "kind", "type", "clock")
 """Columns of records with few texts: engines group by codes in a fifth of the time."""
 
@@ -197,8 +201,21 @@ class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
             read = replace(read, condition=Condition(tested, partial(_taken, wanted)))
         if read.table != "global_transactions":  # judged together
             plan = Plan(self._logs(wanted), plan.problems)
+        given = read.table not in _HELD
         for task in self._tasks(read, plan, wanted):
-            yield from execute(task, read)
+            for batch in execute(task, read):
+                given = given or batch.num_rows > 0
+                yield batch
+        self._note_unread([] if given else plan.logs)
+
+    def _note_unread(self, logs: Iterable[LogSource]) -> None:
+        """Note of which logs nothing can be read."""
+        known, options = {one.name: one for one in systems()}, self._options.reading
+        for source in logs:
+            try:
+                require_some(known[source.system].read(source, options), known, options)
+            except (TallystickError, OSError) as error:
+                self._options.met(error_finding(source, error))
 
     def _tasks(self, read: SourceOptions, plan: Plan, wanted: pc.Expression | None) -> list[Task]:
         """Return what is to be read: of logs that tell where that is, parts of them."""

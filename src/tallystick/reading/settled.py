@@ -20,7 +20,7 @@ from tallystick.errors import (
     LogBeingWrittenError,
     LogUnreadableError,
 )
-from tallystick.printable import counted
+from tallystick.printable import counted, shell_quoted
 from tallystick.reading.discovery import search
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
@@ -279,6 +279,30 @@ def settled_judgement(
         observer = Observer(reading.source, known, options)
         return observer.observe(lambda again: again.verdict()).value.judgement
     return one
+
+
+def require_some(reading: LogReading, known: Mapping[str, System], options: ReadOptions) -> None:
+    """Check that a log gives a record, or held none. Only one that gives none is judged for it.
+
+    Raises:
+        LogUnreadableError: it held some, as far as its findings tell; or its files are empty, and
+            nothing tells that they were.
+    """
+    if next(iter(reading.records()), None) is not None:
+        return
+    path = next(iter(reading.source.files), reading.source.path)
+    why, file, offset = None, path, None
+    severe = next(filter(is_severe, settled_findings(reading, known, options)), None)
+    if severe is not None:
+        why, file, offset = severe.message, severe.file or path, severe.offset
+    elif not any(one.size for one in reading.files()):
+        judged = settled_judgement(reading, known, options)
+        why = None if judged.answer is Answer.SAFE else judged.text
+    if why is not None:
+        raise LogUnreadableError(
+            f"nothing of the log can be read: {why.rstrip('.')}", file=file, offset=offset,
+            advice=f"Type tallystick explain {shell_quoted(reading.source.path)}",
+        )  # fmt: skip
 
 
 def _findings(reading: LogReading, system: System) -> list[Finding]:

@@ -54,7 +54,7 @@ from tallystick.reading.results import (
     is_severe,
     summary_of,
 )
-from tallystick.reading.settled import Observer
+from tallystick.reading.settled import Observer, require_some
 from tallystick.reconcile.ids import find_gtrid
 from tallystick.records import (
     Answer,
@@ -346,9 +346,11 @@ class Survey:
         taken = False
         for log in self.observers():
             with self.guard(log.source):
+                given = False
                 for one in log.stream(items, damaged, size):
-                    taken = True
+                    given = taken = True
                     yield one
+                self.require_read(log.source, given=given)
         if not taken:
             self.require_named(wanted, table)
         self.require_numbers(wanted)
@@ -365,6 +367,15 @@ class Survey:
             require_whole(source.files)
         except (TallystickError, OSError) as error:
             self.problems.append(error_finding(source, error))
+
+    def require_read(self, source: LogSource, *, given: bool) -> None:
+        """Check that a log of which nothing was ``given`` has anything to give.
+
+        Raises:
+            LogUnreadableError: it has, and nothing of it can be read.
+        """
+        if not given:
+            require_some(self.read(source), self.known, self.options)
 
 
 def why_not_followed(source: LogSource, of: System) -> str:

@@ -69,8 +69,8 @@ def command(
     read = read_options(**options)
     if stats:
         found = statistics(paths, wanted, salvage=salvage, options=read, problems=problems)
-        _count(found, as_json=as_json)
-        end_listing(ctx, problems)
+        damaged = _count(found, as_json=as_json)
+        end_listing(ctx, problems, damaged=damaged)
     elif follows:
         with suppress(KeyboardInterrupt):  # as a person ends it
             _print(follow(paths, wanted, options=read), as_json=as_json)
@@ -132,21 +132,27 @@ def _body(body: bytes | None) -> str | None:
     return text if len(text) <= BODY_MAX else f"{text[:BODY_MAX]}... ({len(body):,} bytes)"
 
 
-def _count(found: Iterable[Counts], *, as_json: bool) -> None:
-    if as_json:
-        print_json_lines((one.to_dict() for one in found), streams=True)
-        return
-    out = Printer()
+def _count(found: Iterable[Counts], *, as_json: bool) -> bool:
+    """Print counts; return whether a record that was counted is damaged."""
+    out, damaged = Printer(), False
     for one in found:
+        damaged = damaged or one.damaged > 0
         said = one.to_dict()
+        if as_json:
+            print_json_lines([said], streams=True)
+            continue
         out.line(Whole(f"{one.system}  {one.log}"), style="bold")
-        for name, value in (
-            ("records", f"{said['records']:,} in {one.bytes:,} bytes: {listed(one.kinds)}"),
-            ("transactions", listed(one.transactions)),
-            ("times", "none" if one.first is None else f"{said['first']} to {said['last']}"),
-        ):
-            lines = textwrap.wrap(
-                f"  {name:<14}{value}", WIDTH, subsequent_indent=" " * 16, break_long_words=False
-            )
-            for line in lines:
+        states, first = one.transactions, one.first
+        facts = {
+            "records": f"{said['records']:,} in {one.bytes:,} bytes: {listed(one.kinds)}",
+            "damaged": f"{one.damaged:,} of them" if one.damaged else None,
+            "transactions": None if states is None else listed(states),
+            "times": "none" if first is None else f"{said['first']} to {said['last']}",
+        }
+        for name, value in facts.items():
+            text = "" if value is None else f"  {name:<14}{value}"
+            for line in textwrap.wrap(
+                text, WIDTH, subsequent_indent=" " * 16, break_long_words=False
+            ):
                 out.line(line)
+    return damaged
