@@ -168,6 +168,8 @@ def fills(readings: Iterable[KnownFile]) -> set[int]:
         name, end = number_of(one.file.name), one.file.tail
         if name > one.effective_id or not end or end[0] not in FILL or end.strip(end[:1]):
             continue
+        if one.facts.end > one.file.size - len(end):
+            continue  # no fill; and where parts have read the records, zeros stand for them
         if name == one.effective_id or end[0] == FILL_J:
             found.add(end[0])
     return found
