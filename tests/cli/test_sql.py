@@ -248,7 +248,6 @@ sql._tables = lambda found: tables(Held(found))
 threading.Thread(target=watch, daemon=True).start()
 main()
 """
-    program = program.replace("", "")
     with subprocess.Popen(
         [sys.executable, "-c", program, "sql", str(log), query],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -256,7 +255,10 @@ main()
         assert process.stderr is not None
         assert process.stderr.readline() == "running\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, said) == (130, "tallystick: interrupted\n")
 
 

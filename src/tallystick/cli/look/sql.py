@@ -142,8 +142,12 @@ def _apart(given: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
     return given[:-1], given[-1]
 
 
-@always_interrupted()
 def _answer(connection: Any, statement: str, form: str | None, output: str | None) -> None:
+    with always_interrupted(connection.interrupt):
+        _print_answer(connection, statement, form, output)
+
+
+def _print_answer(connection: Any, statement: str, form: str | None, output: str | None) -> None:
     found = connection.sql(statement)
     if form is None:
         if found is not None:
