@@ -153,7 +153,8 @@ def test_a_version_that_was_given_up_is_an_error_unless_losses_are_to_be_skipped
             rows_of(path, **asked)
         assert told.value.file == str(path)
         assert rows_of(path, **asked, failOnDataLoss="false") == left
-    for given in ("0", str(first - 1)):
+    # What is there may begin before the first change does.
+    for given in ("0", str(first - 1)) if table == "records" else ("0",):
         with pytest.raises(RecordsLostError, match=rf"version {given}, of endingVersion"):
             rows_of(path, table=table, endingVersion=given)
         assert not rows_of(path, table=table, endingVersion=given, failOnDataLoss="false")
