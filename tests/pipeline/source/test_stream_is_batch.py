@@ -10,6 +10,7 @@ import json
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -209,14 +210,16 @@ def test_a_stream_that_comes_to_damage_gives_what_a_batch_gives_or_fails(
     options, limit = SourceOptions((str(path),), table), _limit(choice)
     strict = Stream(options, limit)
     lenient = Stream(replace(options, fail_on_data_loss=False), limit)
-    steps, acts, pause = SYSTEMS[system](path), random.Random(seed), choice.randrange(STEPS)
-    for number in range(1, STEPS + 1):
-        steps.step(number, acts)
-        if number == pause:
+    read: dict[Path, bytes] = {}
+    pauses, last = count(), choice.randrange(STEPS // 10)
+
+    def look() -> None:
+        if next(pauses) == last:
             strict.drain()
             lenient.drain()
-            read = _contents(path)
-    steps.close()
+            read.update(_contents(path))
+
+    _write(system, path, seed, look)
     new = {
         one: places
         for one, data in _contents(path).items()
