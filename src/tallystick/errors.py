@@ -86,7 +86,7 @@ class TallystickError(Exception):
         if self.found is not None:
             text += f"; found {self.found}"
         if self.advice is not None:
-            text += f". {self.advice}"
+            text = f"{text.rstrip('.')}. {self.advice}"
         return printable(text)
 
 

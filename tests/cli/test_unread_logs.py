@@ -58,9 +58,9 @@ def test_without_a_list_of_problems_it_is_an_error(unread: Path) -> None:
             list(reading(unread))
 
 
-def test_counts_of_records_end_as_the_records_do_where_one_is_damaged(
-    run: Run, tmp_path: Path
-) -> None:
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A log of nine acknowledged records, of which the fifth is damaged."""
     with Journal(tmp_path / "log") as log:
         for number in range(9):
             log.add(number, b"record %d" % number)
@@ -68,7 +68,53 @@ def test_counts_of_records_end_as_the_records_do_where_one_is_damaged(
     held = bytearray(segment.read_bytes())
     held[held.index(b"record 4")] ^= 0xFF
     segment.write_bytes(held)
+    return tmp_path / "log"
+
+
+def test_counts_of_records_end_as_the_records_do_where_one_is_damaged(
+    run: Run, damaged: Path
+) -> None:
     for command in ("dump", "dump --stats", "dump --stats --json"):
-        assert run(*command.split(), tmp_path).code == 1
-    assert "damaged       1 of them" in run("dump", "--stats", tmp_path).out
-    assert run("dump", "--stats", "--kind", "add", tmp_path).code == 0
+        assert run(*command.split(), damaged).code == 1
+    assert "damaged       1 of them" in run("dump", "--stats", damaged).out
+    assert run("dump", "--stats", "--kind", "add", damaged).code == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rows", "rows --json", "rows --lost", "rows --key 5", "rows --to csv", "history PATH 2",
+        "history PATH 4", "asof --lsn 1000000", "sql PATH 'select count(*) from rows'",
+    ],
+)  # fmt: skip
+def test_the_rows_of_a_damaged_log_are_given_with_what_is_damaged(
+    run: Run, damaged: Path, command: str
+) -> None:
+    words = shlex.split(command)
+    given = [str(damaged) if one == "PATH" else one for one in words]
+    answer = run(*given, *([] if "PATH" in words else [damaged]))
+    assert answer.code == 1
+    assert answer.err.count("1 acknowledged record from record") == 1
+    assert "is damaged" in answer.err
+    assert answer.err.count("corrupt-group") == 1
+
+
+def test_without_a_list_of_problems_damage_is_an_error_once_all_rows_were_given(
+    damaged: Path,
+) -> None:
+    found = list[str]()
+    with pytest.raises(LogUnreadableError, match="is damaged"):
+        found.extend(one.change.key for one in rows(damaged))
+    assert len(found) == 8
+
+
+def test_what_hides_no_record_is_no_damage_of_its_rows(run: Run, tmp_path: Path) -> None:
+    with Journal(tmp_path / "log") as log:
+        log.add(1, b"one")
+    control = tmp_path / "log" / "control.tally"
+    held = bytearray(control.read_bytes())
+    held[8] ^= 0xFF  # one of the two copies
+    control.write_bytes(held)
+    assert "control-repaired" in run("verify", tmp_path).out
+    answer = run("rows", tmp_path)
+    assert (answer.code, answer.err) == (0, "")

@@ -124,7 +124,7 @@ def without_ordinal(one: Change) -> Change:
 @cache
 def by_fate(folder: str) -> dict[Fate, list[Row]]:
     found: dict[Fate, list[Row]] = {fate: [] for fate in Fate}
-    for one in rows(folder):
+    for one in rows(folder, problems=[]):  # what is damaged is told besides
         found[one.fate].append(one)
     return found
 
@@ -198,7 +198,10 @@ def test_no_row_of_a_log_that_loses_nothing_is_lost() -> None:
 def test_rows_that_derby_drops_are_those_of_commits_after_damage(tmp_path: Path) -> None:
     whole = by_fate(str(fixture_dir("derby") / "threads"))
     folder = copy("threads", tmp_path / "threads", {"log1.dat": flip(70_000)})
-    found: dict[Fate, list[Row]] = {fate: of_fate(rows(folder), fate) for fate in Fate}
+    every, damage = list[Row](), list[Finding]()
+    every.extend(rows(folder, problems=damage))
+    found: dict[Fate, list[Row]] = {fate: of_fate(every, fate) for fate in Fate}
+    assert {one.code for one in damage} == {"damaged"}
     kept, lost = len(found[Fate.COMMITTED]), len(found[Fate.LOST])
     assert kept
     assert lost
@@ -238,10 +241,12 @@ def test_rows_of_a_journal_after_damage_are_lost(journal: Path) -> None:
     content = bytearray(path.read_bytes())
     content[damaged.offset] ^= 1
     path.write_bytes(content)
-    found = [(one.change.after, one.fate) for one in rows(journal) if one.change.key == "1"]
-    assert found == [
+    damage = list[Finding]()
+    found = [one for one in rows(journal, problems=damage) if one.change.key == "1"]
+    assert [(one.change.after, one.fate) for one in found] == [
         (b"one", Fate.COMMITTED), (b"2", Fate.COMMITTED), (b"4", Fate.LOST), (b"5", Fate.LOST)
     ]  # fmt: skip
+    assert [one.code for one in damage] == ["corrupt-group"]
 
 
 FILTERS = (

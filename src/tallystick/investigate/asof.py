@@ -103,11 +103,12 @@ def asof(
             raise limit
         with found.guard(source):
             if limit is not None:
-                ended, given = True, False
-                for one in _Then(found.read(source), table, names).at(*limit):
+                ended, given, reading = True, False, found.read(source)
+                for one in _Then(reading, table, names).at(*limit):
                     given = True
                     yield one
                 found.require_read(source, given=given)
+                found.tell_damage(reading)
     if moment.before is not None and not ended and found.logs:
         if moment.before.isdecimal():
             found.require_named(Filter(transaction=moment.before), "rows")

@@ -147,8 +147,10 @@ def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]
     wanted = found.refuse_unknown_settings().known_filter(wanted, "rows")
     names, taken, before = set[str](), False, len(found.problems)
     columns = set[str]()
+    read = list[LogReading]()
 
     def of(reading: LogReading) -> Iterator[tuple[Group, Clock]]:
+        read[:] = [reading]
         clock = found.clock_for(reading, wanted)
         if isinstance(reading, Catalogued):
             columns.update(column.name for one in reading.collections() for column in one.columns)
@@ -162,6 +164,7 @@ def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]
                 given = taken = True
                 yield one
             found.require_read(log.source, given=given)
+            found.tell_damage(read[0])
     if taken:
         return
     _require_transaction(asked, wanted, found)

@@ -305,6 +305,22 @@ def require_some(reading: LogReading, known: Mapping[str, System], options: Read
         )  # fmt: skip
 
 
+def damage_of(
+    reading: LogReading, known: Mapping[str, System], options: ReadOptions
+) -> list[Finding]:
+    """Return the findings after which what a log gave may not be all, one of each code.
+
+    Reading rows has mostly judged their log, so that a healthy one costs little more.
+    """
+    codes = known[reading.source.system].code_table
+    first = dict[str, Finding]()
+    for one in settled_findings(reading, known, options):
+        code = codes[one.code]
+        if is_severe(one) and not (code.whole or code.all_read):
+            first.setdefault(one.code, one)
+    return [*first.values()]
+
+
 def _findings(reading: LogReading, system: System) -> list[Finding]:
     """Return the findings of the reading, and one for each packed file that is not whole."""
     source, found = reading.source, list(reading.findings())

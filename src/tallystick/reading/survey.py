@@ -54,7 +54,7 @@ from tallystick.reading.results import (
     is_severe,
     summary_of,
 )
-from tallystick.reading.settled import Observer, require_some
+from tallystick.reading.settled import Observer, damage_of, require_some
 from tallystick.reconcile.ids import find_gtrid
 from tallystick.records import (
     Answer,
@@ -376,6 +376,13 @@ class Survey:
         """
         if not given:
             require_some(self.read(source), self.known, self.options)
+
+    def tell_damage(self, reading: LogReading) -> None:
+        """Note the damage of a log that was read: what it gave may not be all."""
+        told = {(one.code, one.file, one.offset) for one in self.problems}
+        for one in damage_of(reading, self.known, self.options):
+            if (one.code, one.file, one.offset) not in told:
+                self.problems.append(one)
 
 
 def why_not_followed(source: LogSource, of: System) -> str:

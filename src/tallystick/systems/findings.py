@@ -24,6 +24,7 @@ class Code:
         meaning: what is the case, one sentence for the documentation.
         advice: what to do next; None where nothing has to be done. A finding may state its own.
         whole: every record of the log is read in spite of it: it hides no decision.
+        all_read: so is every record, but it may have the engine decide otherwise.
         sealed: the key of the log is missing or wrong: what the log holds is not known.
     """
 
@@ -32,6 +33,7 @@ class Code:
     meaning: str
     advice: str | None = None
     whole: bool = False
+    all_read: bool = False
     sealed: bool = False
 
 

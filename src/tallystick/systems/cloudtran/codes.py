@@ -63,18 +63,21 @@ CODES = codes(
         Severity.DAMAGE,
         "The first header of a block is damaged; the second one and the data are whole.",
         _ADVICE_ON_HEADERS,
+        all_read=True,
     ),
     Code(
         "second-header-damaged",
         Severity.DAMAGE,
         "The second header of a block is damaged; the first one and the data are whole.",
         _ADVICE_ON_HEADERS,
+        all_read=True,
     ),
     Code(
         "both-headers-repaired",
         Severity.DAMAGE,
         "Both headers of a block are damaged; together they describe its data.",
         _ADVICE_ON_HEADERS,
+        all_read=True,
     ),
     Code(
         "unfinished-tail",

@@ -29,6 +29,7 @@ CODES = codes(
         Severity.DAMAGE,
         "A control file is too short, or its checksum or format id is wrong.",
         "Type tallystick repair DATABASE --to COPY: it writes the file anew from its twin",
+        all_read=True,
     ),
     Code(
         "newer-version",
@@ -42,6 +43,7 @@ CODES = codes(
         "log.ctrl does not exist: a restart scans from log1.dat instead of from the checkpoint.",
         "Type tallystick repair DATABASE --to COPY: it makes the file from logmirror.ctrl; start "
         "the copy",
+        all_read=True,
     ),
     Code(
         "missing-file",
@@ -75,12 +77,14 @@ CODES = codes(
         Severity.DAMAGE,
         "A record's instant or trailing length is wrong in a way that the engine does not notice.",
         COPY_FIRST,
+        all_read=True,
     ),
     Code(
         "dropped-commits",
         Severity.LOSS,
         "There are committed transactions after the end that a restart finds; it drops them.",
         COPY_FIRST,
+        all_read=True,
     ),
     Code(
         "no-boot",
@@ -88,6 +92,7 @@ CODES = codes(
         "The database does not start with this log.",
         "Keep a copy of the log folder as it is; deleting it loses every change that is not in "
         "the data files yet",
+        all_read=True,
     ),
     Code(
         "unlogged-build",
@@ -113,6 +118,7 @@ CODES = codes(
         Severity.LOSS,
         "The checkpoint is after the end of the log: undo would change newer pages.",
         "Do not start the database; restore the log first",
+        all_read=True,
     ),
     Code(
         "in-doubt",

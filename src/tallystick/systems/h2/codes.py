@@ -33,6 +33,7 @@ CODES = codes(
         "The CRC-32 of a copy of the variable header is wrong.",
         "Type tallystick repair FILE --to COPY: it writes it anew from the other copy, by which "
         "the engine goes, if that is whole",
+        all_read=True,
     ),
     Code(
         "header-copies-differ",
@@ -96,12 +97,14 @@ CODES = codes(
         Severity.DAMAGE,
         "The engine refuses to open the database.",
         "Keep a copy of the file; the log can be read without the engine",
+        all_read=True,
     ),
     Code(
         "partial-redo",
         Severity.LOSS,
         "The engine stops redo early without an error; later committed changes are lost.",
         "Copy the file before any restart",
+        all_read=True,
     ),
     Code(
         "lost-behind-damage",

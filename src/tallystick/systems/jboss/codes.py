@@ -17,18 +17,21 @@ CODES: Final = codes(
         Severity.DAMAGE,
         "The journal's own loader gives up with an exception: the application would not start.",
         "Copy the journal, then repair or remove what the message names",
+        all_read=True,
     ),
     Code(
         "records-appended",
         Severity.LOSS,
         "Newer code appended records to a file of the older format; the loader ignores them.",
         _EXPORT_FIRST,
+        all_read=True,
     ),
     Code(
         "records-unheaded",
         Severity.LOSS,
         "A file was reused and its header not renewed; the loader ignores all its new records.",
         _EXPORT_FIRST,
+        all_read=True,
     ),
     Code(
         "partial-transaction",
@@ -53,6 +56,7 @@ CODES: Final = codes(
         Severity.LOSS,
         "The loader shows records that were deleted.",
         "Compare with a copy before the application reads them; delete them again after the start",
+        all_read=True,
     ),
     Code(
         "damaged-record",
@@ -118,6 +122,7 @@ CODES: Final = codes(
         "A file or folder in a store by hash has a name that is no Uid: recovery ends there with "
         "an error.",
         "Move it out of the store after a copy",
+        all_read=True,
     ),
     Code(
         "state-expired",

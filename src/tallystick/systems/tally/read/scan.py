@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tallystick.errors import LogUnreadableError
+from tallystick.printable import counted
 from tallystick.records import Finding
 from tallystick.storage.source import ByteSource, with_zeros
 from tallystick.systems.tally.codes import fatal
@@ -250,7 +251,8 @@ class Scan:
             )
 
     def _report_damage(self, file: SegmentFile, place: Place) -> None:
-        lost = f"{place.lost} acknowledged record{'s' if place.lost != 1 else ''}"
+        lost = counted(place.lost, "acknowledged record")
+        are = "is" if place.lost == 1 else "are"
         rest = "nothing readable follows in this segment"
         if place.then is not None:
             rest = (
@@ -258,7 +260,7 @@ class Scan:
             )
         self._report(
             "corrupt-group",
-            f"{lost} from record {place.lsn} on are damaged: {place.reason}; {rest}",
+            f"{lost} from record {place.lsn} on {are} damaged: {place.reason}; {rest}",
             file,
             place.offset,
             bytes_at_risk=place.end - place.offset,
