@@ -26,13 +26,13 @@ run: $(READY)
 # docs/testing.md: what runs where, and why.
 test: $(READY)
 	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail zsh fish
-	$(PYTEST) $(SPREAD) -m "not soak and not interop" $(ARGS)
+	$(PYTEST) $(SPREAD) -m "not soak and not interop and not long" $(ARGS)
 	@test -n "$(ARGS)" || TALLYSTICK_PURE=1 $(PYTEST) $(SPREAD) \
-	  -m "both_cores and not soak and not interop" $(BOTH_CORES)
+	  -m "both_cores and not soak and not interop and not long" $(BOTH_CORES)
 
 # What mirrors the changed files, and the contracts: make quick ARGS="-k crash" BASE=HEAD~3
 quick: $(READY)
-	$(PYTEST) $(SPREAD) -m "not soak and not interop and not spark" --seconds 45 \
+	$(PYTEST) $(SPREAD) -m "not soak and not interop and not long and not spark" --seconds 45 \
 	  $$($(PYTHON) scripts/quick.py $(BASE)) $(ARGS)
 
 interop: $(READY)
@@ -53,10 +53,12 @@ mysql: $(READY)
 	@scripts/ensure.sh java maven postgres
 	@scripts/mysql.sh $(ARGS)
 
-# The rest of all samples: what a landing runs a seventh of (ARGS="--turn today").
+# What takes long, and the rest of all samples, of which a landing runs a seventh (ARGS="--turn today").
 nightly: $(READY)
 	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail zsh fish
-	$(PYTEST) $(SPREAD) -m turns $(ARGS)
+	$(PYTEST) $(SPREAD) -m "turns or long" $(ARGS)
+	@test -n "$(findstring tests/,$(ARGS))" || TALLYSTICK_PURE=1 $(PYTEST) $(SPREAD) \
+	  -m "both_cores and long and not soak" $(BOTH_CORES)
 
 # The same with more examples, and what takes hours.
 soak: $(READY)
@@ -75,7 +77,7 @@ audit: $(READY)
 # make coverage ARGS=tests/storage REPORT="--include=src/tallystick/storage/* --fail-under=0"
 coverage: $(READY)
 	$(PYTHON) -m coverage erase
-	$(PYTHON) -m coverage run -m pytest -q -m "not soak and not interop and not turns" \
+	$(PYTHON) -m coverage run -m pytest -q -m "not soak and not interop and not long" \
 	  $(or $(ARGS),tests/systems/*/format)
 	$(PYTHON) -m coverage combine -q
 	$(PYTHON) -m coverage report $(REPORT)

@@ -31,6 +31,6 @@ for version in 3.11 3.12 3.13; do
     "$home/bin/python" -m pip install --quiet --disable-pip-version-check ./fast || true
     touch "$home/.ready"
   fi
-  "$home/bin/python" -m pytest -n 2 --dist loadscope -m "not soak and not interop and not spark" \
+  "$home/bin/python" -m pytest -n 2 --dist loadscope -m "not soak and not interop and not long and not spark" \
     tests/storage tests/systems/tally tests/services/journal tests/testing tests/cli "$@"
 done

@@ -1,4 +1,4 @@
-"""Check that every test is in exactly one of make test, make interop and make soak.
+"""Check that every test is in exactly one of make test, interop, nightly (what is long) and soak.
 
 Usage: python scripts/test_ids.py [BEFORE]. BEFORE is what `pytest --collect-only -q` printed once:
 then it also prints which of those tests are gone, by another name or none. Exit code 1 if a test is
@@ -14,7 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PARTS = {
-    "make test": ("not soak and not interop",),
+    "make test": ("not soak and not interop and not long",),
+    "make nightly": ("long and not soak",),
     "make interop": ("interop and not soak", "tests/interop", "tests/pipeline"),
     "make soak": ("soak",),
 }

@@ -177,6 +177,7 @@ def run_notebook(name: str) -> bool:
     return NOTEBOOKS[name](names)
 
 
+@pytest.mark.long
 def test_the_notebook_about_an_estate_runs_to_its_end() -> None:
     assert run_notebook("investigating")
 

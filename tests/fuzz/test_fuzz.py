@@ -51,6 +51,7 @@ def campaign(system: str, work: Path, *options: str) -> dict[str, int]:
     return counters
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @EVERY_SYSTEM
 def test_mutants_guided_by_coverage_break_no_property(system: str, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ SOAK_S = 300
 EVERY_TARGET = pytest.mark.parametrize("target", TARGETS)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @EVERY_TARGET
 def test_mutants_break_no_property(target: str, tmp_path: Path) -> None:

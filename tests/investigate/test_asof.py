@@ -162,6 +162,7 @@ for pairs in (100, 300, 12_000):  # the first loads what is needed
 """
 
 
+@pytest.mark.long
 def test_rows_that_come_and_go_later_cost_no_memory(tmp_path: Path) -> None:
     program = [sys.executable, "-c", MEASURED, str(tmp_path)]  # other tests would be measured, too
     said = subprocess.run(program, capture_output=True, text=True, check=True).stdout

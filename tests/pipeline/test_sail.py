@@ -62,6 +62,7 @@ def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     return out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before", ["", JOINED], ids=["judged-at-once", "joined"])
 def test_every_row_of_every_table_is_the_one_that_spark_makes(
     expected: Path, tmp_path: Path, before: str
@@ -74,6 +75,7 @@ def test_every_row_of_every_table_is_the_one_that_spark_makes(
         assert rows_of(out, table) == rows_of(expected, table), table
 
 
+@pytest.mark.long
 def test_a_second_run_reads_only_what_changed(tmp_path: Path) -> None:
     command = ("pipeline", "run", str(fixture_dir("bitronix")), "--out", str(tmp_path / "t"))
     first = run_sail(*command, "--master", "sail", "--json")
@@ -91,6 +93,7 @@ def test_an_error_is_one_sentence_and_the_command_ends(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_every_way_into_the_source_gives_the_rows_that_spark_gives(
     spark: SparkSession, tmp_path: Path
 ) -> None:

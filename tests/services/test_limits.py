@@ -36,6 +36,7 @@ def _check(found: list[tuple[int, str, str]]) -> Counter[str]:
     return Counter(outcome for _, outcome, _ in found)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_with_any_number_of_descriptors_the_work_is_done_or_refused_without_harm(
@@ -48,6 +49,7 @@ SHORT = ("journal", "page_store", "write_behind", "transactions", "read-tally")
 """Subjects that are always tried; the long form tries all."""
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "subject", [name if name in SHORT else pytest.param(name, marks=pytest.mark.soak)
@@ -82,6 +84,7 @@ class Refused:
         self._start(thread)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("subject", LASTING)
 def test_whichever_thread_cannot_be_started_the_work_is_done_or_refused_without_harm(

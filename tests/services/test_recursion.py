@@ -47,6 +47,7 @@ CALLS: list[tuple[Callable[[Path], Any], str, str]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("make", "name", "check"), CALLS)
 def test_a_call_without_room_on_the_stack_fails_alone(

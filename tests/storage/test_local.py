@@ -38,6 +38,7 @@ def test_a_parent_that_may_not_be_read_is_no_reason_to_refuse_its_folder(
     fs.mkdir(str(tmp_path / "log"))
 
 
+@pytest.mark.long
 def test_a_folder_that_is_not_made_whole_is_removed_wherever_a_signal_arrives(
     tmp_path: Path,
 ) -> None:

@@ -94,6 +94,7 @@ def test_dump_and_export_print_its_records(
     assert export(folder, "parquet", tmp_path_factory.mktemp("out") / "records.parquet") == 4
 
 
+@pytest.mark.long
 def test_an_installed_distribution_adds_it_for_spark(folder: Path) -> None:
     """By an entry point: the workers of Spark are processes of their own."""
     need("java")

@@ -11,6 +11,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "testing.md"
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.long
 def test_the_guide_runs_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

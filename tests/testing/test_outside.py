@@ -104,6 +104,7 @@ def _text(mark: Callable[[str], None]) -> Callable[[object], None]:
     return lambda item: mark(str(item))
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("service", outside_work.SERVICES)
 def test_the_compiled_core_makes_the_calls_of_its_twin(
@@ -210,6 +211,7 @@ SHORT = {"transactions": 4, "coordinator": 2}
 """Of runs with large files the short form tries one state of so many."""
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "limit", [pytest.param(4, id="short"), pytest.param(200, id="long", marks=pytest.mark.soak)]

@@ -485,6 +485,7 @@ def test_the_process_that_has_the_coordinator_is_named_without_its_secrets(tmp_p
     assert "no process has it" in " ".join(doctor(tmp_path / "tm", {}))
 
 
+@pytest.mark.long
 @pytest.mark.postgres
 def test_a_standby_is_found_with_the_address_of_its_primary(
     tmp_path: Path, postgres_server: Server

@@ -127,6 +127,7 @@ def _bodies(batch: Any) -> list[bytes]:
     return [row["body"].rstrip(b"\0") for row in rows if row["type"] == "append"]
 
 
+@pytest.mark.long
 def test_a_stream_hands_on_every_record_once_while_leaders_change(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     with workers(tmp_path) as start:

@@ -417,6 +417,7 @@ def test_a_stream_that_is_killed_writes_each_record_once(
     print(figure, flush=True)  # noqa: T201 - it is a result, whatever comes after it
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("streams")
@@ -438,6 +439,7 @@ def _forked(home: Path, kills: int) -> str:
         return check(working, drivers, drivers.drain)
 
 
+@pytest.mark.long
 def test_batches_are_written_once_wherever_their_driver_is_killed(tmp_path: Path) -> None:
     _forked(tmp_path, FEW_FORKS)
 

@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tallystick import Journal
 
 _EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -62,6 +64,7 @@ def _post(port: int, body: bytes) -> tuple[int, int] | None:
     return int(lsn), int(worker)
 
 
+@pytest.mark.long
 def test_workers_share_the_journal_and_one_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     log = tmp_path / "log"
     acknowledged: dict[int, bytes] = {}

@@ -103,6 +103,7 @@ CALLS: list[tuple[Callable[[Records], None], int]] = [
 
 
 # What a second handler raises as the generators of an interrupted read end, Python drops.
+@pytest.mark.long
 @pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("call", "sample"), CALLS)

@@ -126,6 +126,7 @@ CALLS: list[Callable[[Rows], None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("system", ["tally", "h2"])
 @pytest.mark.parametrize("call", CALLS)

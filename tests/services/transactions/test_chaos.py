@@ -107,6 +107,7 @@ def places(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> I
     made.close()
 
 
+@pytest.mark.long
 def test_faults_at_steps_by_chance_tear_nothing(
     places: Places, chaos: Chaos, record_property: Callable[[str, object], None]
 ) -> None:
@@ -115,6 +116,7 @@ def test_faults_at_steps_by_chance_tear_nothing(
     assert len(report.steps) > 12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "sample", [pytest.param(6, id="sample"), pytest.param(None, marks=IN_TURNS, id="all")]
 )

@@ -265,6 +265,7 @@ def test_whole_or_absent_after_a_crash_at_every_step(
         assert not state.decisions
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("last", [None, "b"])
 def test_recovery_may_crash_at_every_step_and_run_again(

@@ -146,6 +146,7 @@ def test_a_statement_over_a_hung_database_ends_with_its_transaction(
     engine.dispose()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pinged", [True, False], ids=["pinged", "not pinged"])
 @pytest.mark.parametrize("idle", [True, False], ids=["idle connection", "new connection"])
 def test_a_branch_of_an_engine_on_a_hung_database_does_not_begin(

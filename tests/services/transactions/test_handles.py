@@ -112,6 +112,7 @@ CHECKERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_type_checkers_know_handles_and_records_and_find_a_wrong_call(

@@ -140,6 +140,7 @@ async def roll_back(place: Place, tm: AsyncTransactionManager) -> None:
             raise KeyError
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 async def test_calls_of_tasks_to_a_hung_database_end_in_time(place: Place) -> None:
     async def work() -> None:

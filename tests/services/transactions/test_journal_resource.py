@@ -64,6 +64,7 @@ def manager(
     )
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 def test_a_message_and_a_row_are_there_together_or_not_at_all(
     tmp_path: Path, server_face: Face

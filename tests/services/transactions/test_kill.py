@@ -40,6 +40,7 @@ COMBINATIONS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", COMBINATIONS, ids="-".join)
 def test_killed_at_every_step_of_commit_money_is_whole(bank: Bank, names: tuple[str, ...]) -> None:
@@ -52,6 +53,7 @@ def test_killed_at_every_step_of_commit_money_is_whole(bank: Bank, names: tuple[
 
 
 # Before the decision, right after it, between the commits.
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("step", [5, 8, 11])
 def test_killed_at_every_step_of_recovery_it_is_run_again(bank: Bank, step: int) -> None:
@@ -133,6 +135,7 @@ def _losing_at_every_step(
 TWO, THREE = ("pg", "maria"), ("pg", "maria", "store")
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("names", [TWO, THREE], ids="-".join)
 @pytest.mark.parametrize("victim", ["pg", "maria"])
@@ -195,6 +198,7 @@ class Proxy:
             other.shutdown(socket.SHUT_WR)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("names", [TWO, THREE], ids="-".join)
 @pytest.mark.parametrize("name", ["pg", "maria"])

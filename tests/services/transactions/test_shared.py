@@ -104,6 +104,7 @@ def bank(tmp_path: Path, postgres_server: Server, mariadb_server: Server) -> Ban
     return Bank(tmp_path, postgres_server, mariadb_server)
 
 
+@pytest.mark.long
 @pytest.mark.postgres
 @pytest.mark.mariadb
 def test_what_a_process_leaves_at_any_step_another_one_settles(bank: Bank) -> None:

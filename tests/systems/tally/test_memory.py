@@ -116,6 +116,7 @@ def peak(work: Callable[[Path], None], path: Path) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("work", "allowed"),

@@ -58,6 +58,7 @@ class Files:
         return Scenario(**calls)
 
 
+@pytest.mark.long
 def test_what_is_right_passes_every_fault_of_the_process(tmp_path: Path) -> None:
     report = Chaos().run(Files(tmp_path).scenario())
     assert report.steps == ["before", "decided", "half", "done"]
@@ -192,6 +193,7 @@ def test_a_full_disk_refuses_what_python_writes(tmp_path: Path) -> None:
     assert report.ended == {Ended.COMMITTED: 1, Ended.ROLLED_BACK: 1}
 
 
+@pytest.mark.long
 def test_trials_by_chance_are_the_same_for_a_seed(tmp_path: Path) -> None:
     def struck(seed: int) -> list[str]:
         found: list[str] = []

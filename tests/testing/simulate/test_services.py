@@ -41,6 +41,7 @@ EVERY_SERVICE = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @EVERY_SERVICE
 def test_no_schedule_breaks_a_promise(scenario: Scenario, schedules: int) -> None:

@@ -38,6 +38,7 @@ SEEDS = 20_000
 """Seeds within which every planted bug has to be found."""
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.body.__name__)
 def test_a_planted_bug_is_found_and_its_schedule_fails_again(
@@ -83,6 +84,7 @@ def test_the_same_seed_gives_the_same_trace_in_two_processes() -> None:
     assert len(set(printed[0].splitlines())) > 40
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("scenario", [group, behind, commits, shared])
 def test_a_run_is_seen_again_by_its_decisions_alone(scenario: Scenario, sweep: Sweep) -> None:
@@ -104,6 +106,7 @@ def two_locks(sim: Simulation) -> None:
         worker.join()
 
 
+@pytest.mark.long
 def test_a_deadlock_is_told_with_the_place_of_each_participant() -> None:
     with pytest.raises(SimulationError) as found:
         explore(two_locks, range(200), modules=HERE)
@@ -144,6 +147,7 @@ def counts_without_a_lock(sim: Simulation) -> None:
         assert counter == 3, counter
 
 
+@pytest.mark.long
 def test_a_race_without_any_lock_is_found_between_two_lines() -> None:
     assert explore(counts_without_a_lock, range(100), modules=HERE).schedules == 100
     with pytest.raises(SimulationError, match=r"AssertionError: [12]\n"):
@@ -314,6 +318,7 @@ def unsynced(sim: Simulation) -> None:
         assert sim.disk.contents()["/data"] == b"x" * 600, "lost"
 
 
+@pytest.mark.long
 def test_a_write_that_was_not_synced_is_lost_by_some_power_cut() -> None:
     with pytest.raises(SimulationError, match="lost") as found:
         explore(unsynced, range(300), faults=False)

@@ -26,6 +26,7 @@ PROJECTS = {
 DRIVERS = {"postgresql://": "postgresql+psycopg://", "mysql://": "mysql+pymysql://"}
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", PROJECTS)
 def test_a_project_that_is_killed_has_sold_each_pear_once(

@@ -194,6 +194,7 @@ def test_a_failed_statement_that_was_swallowed_still_rolls_everything_back(
     assert set(bank.balances().values()) == {0}
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", [("pg", "maria"), ("pg", "maria", "lite")])
 def test_whole_or_absent_when_the_coordinator_stops_at_any_step(
@@ -228,6 +229,7 @@ def test_whole_or_absent_when_the_coordinator_stops_at_any_step(
     assert at > 6
 
 
+@pytest.mark.long
 def test_recovery_waits_for_a_server_that_is_down(
     tmp_path: Path, mariadb_server: Server, server_face: Face
 ) -> None:

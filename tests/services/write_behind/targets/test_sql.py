@@ -425,6 +425,7 @@ def test_a_damaged_file_of_targets_is_refused(tmp_path: Path, content: bytes) ->
         WriteBehind(tmp_path / "log", {"db": engine})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DATABASES[1:])
 def test_killed_server_counts_as_down_and_catches_up(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -314,6 +314,7 @@ def test_control_files_without_a_log_file_are_refused() -> None:
     assert fs.contents() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("write_sync", [True, False], ids=["write-sync", "file-sync"])
 def test_every_crash_keeps_what_was_acknowledged_and_nothing_else(write_sync: bool) -> None:
     fs = RecordingFileSystem()

@@ -60,6 +60,7 @@ def _kill_at_random(folder: Path, kills: int, seed: int) -> None:
     assert check(log, acknowledged) >= len(acknowledged) > kills
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_fifteen_kills_of_leaders_and_followers_lose_nothing_and_repeat_nothing(
     tmp_path: Path,
@@ -76,6 +77,7 @@ def test_a_thousand_kills_lose_nothing_and_repeat_nothing(tmp_path: Path) -> Non
         _kill_at_random(folder, 50, seed=random.randrange(1 << 30))
 
 
+@pytest.mark.long
 def test_a_leader_that_is_stopped_for_three_seconds_is_replaced_and_writes_nothing_late(
     tmp_path: Path,
 ) -> None:

@@ -152,6 +152,7 @@ def _count(run: Callable[[Path, int], bool], folder: Path) -> int:
     return high
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("run", [_follower_dies, _leader_dies])

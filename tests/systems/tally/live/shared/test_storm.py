@@ -43,6 +43,7 @@ def _process(path: Path, seed: int, report: int) -> int:
     return pid
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_processes_that_take_and_leave_the_lead_at_once_lose_nothing_and_get_no_error(
     tmp_path: Path, record_property: Callable[[str, object], None]
