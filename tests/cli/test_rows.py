@@ -254,6 +254,34 @@ def test_what_may_fit_nothing_says_so_in_a_line(run: Run, words: list[str]) -> N
     assert (answer.code, answer.out.splitlines()) in [(0, ["No row"]), (0, ["No record"])], answer
 
 
+@pytest.mark.parametrize("log", ["orphan/derby", "orphan/h2"])
+def test_a_column_of_numbers_has_a_value_however_it_is_written(run: Run, log: str) -> None:
+    folder = EXAMPLES / log
+    first = next(
+        one for one in run("rows", folder, "--json").lines if "ID" in (one["values"] or {})
+    )
+    value, owner = first["values"]["ID"], first["values"]["OWNER"]
+    told = run("history", folder, f"ID={value}", "--json").lines
+    assert told
+    for written in (f"{value}.0", f"0{value}", f"+{value}"):
+        assert run("history", folder, f"id={written}", "--json").lines == told
+    for no_number in ("NaN", "sNaN", "1e999999999999", ""):
+        assert run("history", folder, f"ID={no_number}").code == 2
+    assert run("history", folder, f"OWNER={owner}", "--json").lines
+    assert run("history", folder, f"OWNER={owner} ").code == 2, "a text is that text alone"
+
+
+def test_the_number_of_a_transaction_is_shown_as_it_is_typed(run: Run) -> None:
+    lines = run("rows", DERBY_LOG).out.splitlines()
+    (shown,) = {one.split()[-1] for one in lines if "COMMITTED  transaction 185@" in one}
+    (told,) = {
+        one["transaction"] for one in run("rows", DERBY_LOG, "--transaction", shown, "--json").lines
+    }
+    assert told == "185"
+    assert run("undo", DERBY_LOG, "--transaction", shown).code == 0
+    assert any(one.endswith("  transaction 351") for one in lines), "it has no commit"
+
+
 def test_of_a_log_that_cannot_be_read_nobody_knows_its_keys(run: Run, logs: Path) -> None:
     (logs / "bad/1.fake").write_text("FAKE\nrefuse\n")
     answer = run("history", logs, "99:99")

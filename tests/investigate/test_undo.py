@@ -10,6 +10,7 @@ import pytest
 
 from tallystick import Journal
 from tallystick.errors import TransactionUsageError, UnsupportedFormatError
+from tallystick.investigate.rows import rows
 from tallystick.investigate.statements import CannotTellError, Table
 from tallystick.investigate.undo import Reversal, redo, undo
 from tallystick.records import Fate
@@ -85,6 +86,19 @@ def test_later_changes_of_a_row_are_warned_of_and_old_rows_are_counted() -> None
     assert of_h2.exit_code == 0
     assert of_h2.acts[1].row == {"ID": "355"}
     assert of_h2.to_dict()["acts"][1]["warnings"] == list(warned["355"])
+
+
+def test_a_row_that_was_changed_twice_is_warned_of_once(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal") as journal:
+        journal.add(1, b"one")
+        with journal.transaction() as twice:
+            twice.update(1, b"two")
+            twice.update(1, b"three")
+        journal.update(1, b"four")
+    changed = next(one.change for one in rows(tmp_path) if one.change.after == b"two")
+    (found,) = undo(tmp_path, str(changed.transaction))
+    assert [bool(act.warnings) for act in found.acts] == [True, True]
+    assert found.text.count("-- WARNING: 1 was changed later (update)") == 1
 
 
 def test_an_old_row_that_nothing_tells_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

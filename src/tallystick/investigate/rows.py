@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
@@ -41,6 +42,8 @@ Group: TypeAlias = "RowColumns | list[Row]"
 BATCH_ROWS = 10_000
 """Most rows that are looked at at once."""
 FORMS = ("csv", "jsonl", "parquet")
+_NUMERIC = ("tinyint", "smallint", "int", "bigint", "decimal", "float", "double")
+"""How the kinds of columns begin that hold numbers."""
 CSV_COLUMNS = (
     "fate", "system", "log", "kind", "collection", "key", "transaction", "gtrid", "time",
     "commit_sequence", "ordinal", "values", "before", "after", "file", "offset",
@@ -248,6 +251,8 @@ class _MeantKey:
         self._key = key
         column, separator, self._value = key.partition("=")
         self._column = column.casefold() if separator else None
+        self._number = _number(self._value) if separator else None
+        self._numeric = set[str]() if self._number is None else self._numbers_of(reading)
         self._rows = set(self._before(reading)) if separator else set[tuple[str, str]]()
 
     def is_of(self, change: Change) -> bool:
@@ -255,15 +260,31 @@ class _MeantKey:
         if change.kind is Kind.TRUNCATE:
             return any(collection == change.collection for collection, _ in self._rows)
         place = change.collection, change.key
-        if change.key == self._key or self._holds(change.values or {}):
+        if change.key == self._key or self._holds(change.collection, change.values or {}):
             self._rows.add(place)
         return place in self._rows
 
-    def _holds(self, values: Mapping[str, Any]) -> bool:
+    def _holds(self, collection: str, values: Mapping[str, Any]) -> bool:
         return any(
-            name.casefold() == self._column and value is not None and str(value) == self._value
+            name.casefold() == self._column
+            and value is not None
+            and (str(value) == self._value or self._equals(collection, value))
             for name, value in values.items()
         )
+
+    def _equals(self, collection: str, value: object) -> bool:
+        """Return whether a number is the one that is asked for, however many zeros it ends in."""
+        return collection in self._numeric and _number(str(value)) == self._number
+
+    def _numbers_of(self, reading: LogReading) -> set[str]:
+        """Return the collections of which the column holds numbers."""
+        return {
+            name
+            for one in (reading.collections() if isinstance(reading, Catalogued) else ())
+            for column in one.columns
+            if column.name.casefold() == self._column and column.kind.startswith(_NUMERIC)
+            for name in (one.name, *one.stored)
+        }
 
     def _before(self, reading: LogReading) -> Iterator[tuple[str, str]]:
         if not isinstance(reading, KnowsRowsBefore):
@@ -272,8 +293,17 @@ class _MeantKey:
             if any(column.name.casefold() == self._column for column in one.columns):
                 with suppress(TallystickError):  # then they are not known
                     for key, values in reading.rows_before(one.name):
-                        if self._holds(values):
+                        if self._holds(one.name, values):
                             yield one.name, key
+
+
+def _number(text: str) -> Decimal | None:
+    """Return the number that a text is; None where it is none, or not a finite one."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
 
 
 def rows_of(reading: LogReading, names: set[str], wanted: Filter = EVERYTHING) -> Iterator[Row]:

@@ -144,9 +144,12 @@ class Reversal:
             yield f"-- Dates and times are of the zone {printable(self.zone)} (--timezone)."
         if not self.acts:
             yield "-- Nothing of it remains: it left all rows as they were."
+        warned = set[str]()
         for act in self.acts:
             place = f"{printable(act.collection)} {printable(act.key)}".strip()
-            yield from (f"-- WARNING: {place} was {one}" for one in act.warnings)
+            if place not in warned:  # a transaction may change a row several times
+                yield from (f"-- WARNING: {place} was {one}" for one in act.warnings)
+            warned.add(place)
             if act.cannot_tell:
                 yield f"-- CANNOT TELL: {place}: {printable(act.cannot_tell)}"
             else:

@@ -138,6 +138,8 @@ def show_rows(found: Iterable[Mapping[str, Any]]) -> None:
 def _show_transaction(out: Printer, row: Mapping[str, Any]) -> None:
     fate = row["fate"]
     number = "" if row["transaction"] is None else f"  transaction {row['transaction']}"
+    if number and row["commit_sequence"]:
+        number += f"@{row['commit_sequence']}"  # a log may use the number again
     time = f"  {row['time']}" if isinstance(row["time"], str) else ""
     out.line((f"  {Fate(fate).words}", STYLES.get(fate, "green")), f"{number}{time}")
     if row["gtrid"] is not None:
