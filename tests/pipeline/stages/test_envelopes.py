@@ -129,6 +129,18 @@ def test_with_schema_each_payload_is_described_field_by_field(spark: SparkSessio
         "_rescued": "string",
     }  # fmt: skip
     assert found[0][1]["payload"] == {"ID": 1}
+    required = {name for name, one in fields.items() if not one["optional"]}
+    assert required == {"source", "op"}
+
+
+@pytest.mark.parametrize("key", [("ID",), ("B", "ID"), ()], ids=len)
+def test_a_field_of_a_key_is_never_null_so_that_a_sink_can_make_it_the_primary_key(
+    spark: SparkSession, key: tuple[str, ...]
+) -> None:
+    found = _envelopes(_typed(spark, key), schema=True)
+    fields = [one for _, whole, _ in found if whole for one in whole["schema"]["fields"]]
+    assert fields
+    assert not any(one["optional"] for one in fields)
 
 
 def _require_described(schema: dict[str, Any], payload: dict[str, Any]) -> None:

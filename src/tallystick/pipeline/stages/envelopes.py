@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -60,11 +60,15 @@ _TOPIC = "\0topic"
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """One field of an envelope, and its type for where the schema is beside it."""
+    """One field of an envelope, and its type for where the schema is beside it.
+
+    A field that is ``required`` is never null.
+    """
 
     name: str
     column: Column
     schema: Schema = field(default_factory=_TEXT.copy)
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def plain_envelopes(changes: DataFrame, *, with_schema: bool) -> DataFrame:
         _nested("after", F.when(kind.isin(INSERT, UPDATE_AFTER), _structure(new)), new),
         *_rest(source, _operation(kind)),
     ]
-    key = F.when(~_empties(kind), form.text("Key", [_Field("key", F.col("key"))]))
+    key = F.when(~_empties(kind), form.text("Key", [_Field("key", F.col("key"), required=True)]))
     return _sent(rows, form, key, value)
 
 
@@ -128,8 +132,8 @@ def typed_envelopes(
         _nested("after", F.when(kind.isin(INSERT, UPDATE_AFTER), _structure(row)), row),
         *_rest(_origin(F.lit(collection), "_"), _operation(kind)),
     ]
-    named = {one.name: one for one in row}
-    text = form.text("Key", [_Field("key", F.col("_key"))])
+    named = {one.name: replace(one, required=True) for one in row}
+    text = form.text("Key", [_Field("key", F.col("_key"), required=True)])
     if parts := [named[name] for name in key]:
         known = reduce(and_, (one.column.isNotNull() for one in parts))
         text = F.when(known, form.text("Key", parts)).otherwise(text)
@@ -184,8 +188,8 @@ def _origin(table: Column, prefix: str = "") -> list[_Field]:
 
 def _rest(source: Sequence[_Field], operation: Column) -> list[_Field]:
     return [
-        _nested("source", _structure(source), source),
-        _Field("op", operation),
+        replace(_nested("source", _structure(source), source), required=True),
+        _Field("op", operation, required=True),
         _Field("ts_ms", F.unix_millis("_commit_timestamp"), _LONG),
     ]
 
@@ -222,5 +226,5 @@ def _nested(name: str, column: Column, fields: Sequence[_Field]) -> _Field:
 
 
 def _schema(name: str, fields: Iterable[_Field]) -> dict[str, Any]:
-    described = [{**one.schema, "optional": True, "field": one.name} for one in fields]
+    described = [{**one.schema, "optional": not one.required, "field": one.name} for one in fields]
     return {"type": "struct", "name": f"{_TOPIC}.{name}", "fields": described}
