@@ -146,6 +146,63 @@ def test_updates_of_the_primary_key_are_marked_in_both_rows(
         assert [row["_key_changed"] for row in found] == [None, wanted, wanted]
 
 
+Step = tuple[str, str, str | None, str | None]
+"""Kind of a change, the row, and its primary key before and after."""
+
+MOVES: dict[str, list[list[Step]]] = {
+    "each row gets the key of the next": [
+        [("update", "a", "1", "2"), ("update", "b", "2", "3"), ("update", "c", "3", "4")]
+    ],
+    "each row gets the key of the one before": [
+        [("update", "b", "2", "1x"), ("update", "c", "3", "2"), ("update", "a", "1", "3")]
+    ],
+    "two rows change their keys": [[("update", "a", "1", "2"), ("update", "b", "2", "1")]],
+    "a row that was moved changes its key with another": [
+        [("update", "a", "1", "9"), ("update", "b", "2", "9"), ("update", "a", "9", "2")]
+    ],
+    "the key of a row that was moved and deleted is given again": [
+        [("delete", "b", "2", None), ("update", "a", "1", "2"), ("delete", "a", "2", None),
+         ("add", "d", None, "2"), ("update", "d", "2", "5")]
+    ],
+    "a key that was given away and left is deleted": [
+        [("update", "a", "1", "9"), ("update", "a", "9", "8"), ("update", "b", "2", "9"),
+         ("update", "b", "9", "7")]
+    ],
+    "another commit gives the key up": [
+        [("update", "a", "1", "2"), ("update", "b", "2", "4")],
+        [("update", "a", "2", "6")],
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize("steps", MOVES.values(), ids=MOVES)
+def test_a_reader_by_primary_key_keeps_every_row_whose_key_another_one_gave_up(
+    steps: list[list[Step]], size: int
+) -> None:
+    """Engines check keys when a statement ends, so a row may get a key before it is given up."""
+    commits = [[("add", "abc"[at], None, f"{at + 1}") for at in range(3)], *steps]
+    there: dict[str, str] = {}
+    rows = []
+    for version, commit in enumerate(commits):
+        for kind, row, old, new in commit:
+            images = [None if one is None else json.dumps({"ID": one}) for one in (old, new)]
+            given = {"before_values": images[0], "values": images[1]}
+            rows.append(history_row(version, kind, row) | given)
+            there = {key: one for key, one in there.items() if one != row}
+            there |= {} if new is None else {new: row}
+    batches = [batch_of(rows[at : at + size], WITH_IMAGES) for at in range(0, len(rows), size)]
+    kept: dict[str, str] = {}
+    for batch in typed(feed(batches), "T", [("ID", "string")], ("ID",)):
+        for row in batch.to_pylist():
+            kind, gone = row["_change_type"], row["_key_changed"]
+            if kind == "delete" or (kind == "update_preimage" and gone):
+                kept.pop(row["ID"], None)
+            elif kind != "update_preimage":
+                kept[row["ID"]] = row["_key"]
+    assert kept == there
+
+
 @pytest.mark.parametrize("text", ["9999-12-31 23:59:59.999999999", "0001-01-01 00:00:00.9999999"])
 def test_digits_below_a_microsecond_are_left_out(text: str) -> None:
     (found,) = _typed([history_row(1, "add", "1", after=b"", values=json.dumps({"AT": text}))])

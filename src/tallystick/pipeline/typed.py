@@ -10,12 +10,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.pipeline.change_feed import CHANGE_TYPE, FEED, UPDATE_AFTER, UPDATE_BEFORE
+from tallystick.pipeline.change_feed import CHANGE_TYPE, DELETE, FEED, UPDATE_AFTER, UPDATE_BEFORE
 from tallystick.reading.names import log_name
 from tallystick.systems.protocol import (
     LOST,
@@ -44,8 +45,9 @@ OF_FEED = {
 }
 """The columns that follow those of the collection, and the columns of the feed that they are.
 
-Two are made here. The key changed in both rows of an update that changes the primary key; null is
-no update, no primary key, or an old row that is not known. Of the values only those are rescued, as
+Two are made here. The key changed in both rows of an update that changes the primary key, but for
+an old row whose key another row of the commit got before; null is no update, no primary key, or an
+old row that is not known. Of the values only those are rescued, as
 JSON by column, that the types of their columns cannot hold or that have none of the columns, and
 what is known of those that are lost.
 """
@@ -144,6 +146,7 @@ def typed(
     """
     columns = tuple(columns)
     schema, known = typed_schema(columns), {name for name, _ in columns}
+    moves = _Moves(key)
     for batch in batches:
         ours = batch.filter(pc.equal(batch["collection"], collection))
         if not ours.num_rows:
@@ -156,7 +159,7 @@ def typed(
         arrays = [_column(rows, name, _arrow_type(kind), rescued) for name, kind in columns]
         texts = [json.dumps(one) if one else None for one in rescued]
         made = {
-            KEY_CHANGED: _key_changed(ours[CHANGE_TYPE].to_pylist(), rows, key),
+            KEY_CHANGED: moves.changed(ours, rows),
             RESCUED: pa.array(texts, pa.string()),
         }
         of_feed = [made[name] if of is None else ours[of] for name, of in OF_FEED.items()]
@@ -176,15 +179,55 @@ def table_of(
     return pa.table(arrays, names=[name for name, _ in columns]), rescued
 
 
-def _key_changed(types: Sequence[str], rows: Rows, key: Sequence[str]) -> pa.Array:
-    """Return `KEY_CHANGED` of rows; the old row of an update stands directly before the new one."""
-    found: list[bool | None] = [None] * len(rows)
-    for at in range(1, len(rows) if key else 0):
-        if types[at] == UPDATE_AFTER and types[at - 1] == UPDATE_BEFORE:
-            old, new = rows[at - 1], rows[at]
-            if all(name in old and name in new for name in key):
-                found[at - 1] = found[at] = any(old[name] != new[name] for name in key)
-    return pa.array(found, pa.bool_())
+@dataclass(slots=True)
+class _Moves:
+    """Tells the updates of one feed that change the primary key, which these columns are."""
+
+    key: Sequence[str]
+    commit: tuple[str, int] = ("", -1)
+    takers: dict[str, str] = field(default_factory=dict)
+    """The rows that an update of the commit gave a key, by that key."""
+    taken: dict[str, str] = field(default_factory=dict)
+    """The keys that they have, by row."""
+
+    def changed(self, changes: pa.RecordBatch, rows: Rows) -> pa.Array:
+        """Return `KEY_CHANGED`; the old row of an update stands directly before the new one."""
+        found: list[bool | None] = [None] * len(rows)
+        types = changes[CHANGE_TYPE].to_pylist()
+        names = ("key", "log", "_commit_version")
+        places = zip(*(changes[name].to_pylist() for name in names), strict=True)
+        for at, (row, *commit) in enumerate(places if self.key else ()):
+            if types[at] == UPDATE_AFTER and at and types[at - 1] == UPDATE_BEFORE:
+                self._enter((commit[0], commit[1]))
+                found[at - 1], found[at] = self._moved(row, rows[at - 1], rows[at])
+            elif types[at] == DELETE and row in self.taken:
+                self.takers.pop(self.taken.pop(row), None)
+        return pa.array(found, pa.bool_())
+
+    def _enter(self, commit: tuple[str, int]) -> None:
+        if commit != self.commit:
+            self.commit = commit
+            self.takers.clear()
+            self.taken.clear()
+
+    def _moved(
+        self, row: str, old: dict[str, object], new: dict[str, object]
+    ) -> tuple[bool | None, bool | None]:
+        """Return whether a row gave its key up, and whether it got another one.
+
+        Engines look at the end of a statement whether keys are unique (``SET ID = ID + 1``). A row
+        whose key another one has by then gives it up no more: who deleted it would lose the other.
+        """
+        if not all(name in old and name in new for name in self.key):
+            return None, None
+        if all(old[name] == new[name] for name in self.key):
+            return False, False
+        before, after = (json.dumps([one[name] for name in self.key]) for one in (old, new))
+        gives_up = self.takers.get(before, row) == row
+        if gives_up:
+            self.takers.pop(before, None)
+        self.takers[after], self.taken[row] = row, after
+        return gives_up, True
 
 
 def _column(rows: Rows, name: str, kind: pa.DataType, rescued: Rows) -> pa.Array:

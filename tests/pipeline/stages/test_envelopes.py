@@ -42,10 +42,12 @@ def _history() -> list[Row]:
     ]
 
 
-def _typed(spark: SparkSession, key: tuple[str, ...]) -> DataFrame:
+def _typed(
+    spark: SparkSession, key: tuple[str, ...], history: list[Row] | None = None
+) -> DataFrame:
     from tallystick.pipeline.source.batch import spark_schema
 
-    rows = [row | {"collection": "A B.T"} for row in _history()]
+    rows = [row | {"collection": "A B.T"} for row in history or _history()]
     batches = [batch_of(rows[at : at + 2], WITH_IMAGES) for at in range(0, len(rows), 2)]
     table = pa.Table.from_batches(typed(feed(batches), "A B.T", COLUMNS, key))
     noted = {"tallystick.options": '{"collection": "A B.T"}', "tallystick.key": json.dumps(key)}
@@ -92,6 +94,21 @@ def test_rows_of_a_table_have_their_primary_key_and_the_row_before(spark: SparkS
     assert found[0][2]["after"]["D"] == "2020-02-29"
     assert found[0][2]["after"]["AT"] == "1969-12-31T23:59:59.999999"
     assert found[1][2]["source"]["gtrid"] == "0102"
+
+
+def test_a_key_that_another_row_got_before_is_not_deleted(spark: SparkSession) -> None:
+    moved = [
+        history_row(1, "update", f"r{at}", values=_values(at + 1, "x"))
+        | {"before_values": _values(at, "x")}
+        for at in range(3)
+    ]
+    found = _envelopes(_typed(spark, ("ID",), moved))
+    assert [(value["op"], key["ID"]) for _, key, value in found] == [
+        ("d", 0),
+        ("c", 1),
+        ("c", 2),
+        ("c", 3),
+    ]
 
 
 def test_without_a_primary_key_the_feed_s_key_names_the_row(spark: SparkSession) -> None:
