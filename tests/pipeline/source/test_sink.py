@@ -246,6 +246,24 @@ def test_a_null_body_is_refused(tmp_path: Path) -> None:
         writer.write(_batches(b"one", None))
 
 
+@pytest.mark.parametrize("streamed", [False, True], ids=["batch", "stream"])
+def test_through_spark_a_refusal_of_a_task_is_a_sentence(
+    spark: SparkSession, tmp_path: Path, streamed: bool
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.json").write_text('{"body": null}\n')
+    reader = (spark.readStream if streamed else spark.read).schema("body string")
+    frame = reader.json(str(tmp_path / "in"))
+    with pytest.raises(Exception, match="a body is null") as refused:
+        if streamed:
+            writer = frame.writeStream.format("tallystick").trigger(availableNow=True)
+            writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            writer.start(str(tmp_path / "out")).awaitTermination()
+        else:
+            frame.write.format("tallystick").mode("append").save(str(tmp_path / "out"))
+    assert "Traceback" not in str(refused.value)
+
+
 @pytest.mark.parametrize("columns", ["value binary", "body binary, more int", "body int"])
 def test_a_frame_with_other_columns_is_refused(
     spark: SparkSession, tmp_path: Path, columns: str

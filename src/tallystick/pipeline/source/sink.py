@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 
 from tallystick.errors import LogWriteError, TallystickError
 from tallystick.pipeline.planning import NAMES_MAX
+from tallystick.pipeline.source.worker import one_sentence
 from tallystick.reading.discovery import search
 from tallystick.refusals import reason_of
 from tallystick.storage.local import LOCAL
@@ -128,10 +129,12 @@ class ShardWriter(DataSourceArrowWriter):
         self.shards = _Shards(root, f"{root}._staging-{self.batch}")
         self.overwrite = overwrite
 
+    @one_sentence()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> ShardWritten:
         """Write the rows of one task."""
         return self.shards.write_shard(iterator)
 
+    @one_sentence()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the batch; with ``overwrite``, in the place of all older ones."""
         root, staging = Path(self.shards.root), Path(self.shards.staging)
@@ -166,10 +169,12 @@ class ShardStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, root: str) -> None:
         self.root = root
 
+    @one_sentence()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> ShardWritten:
         """Write the rows of one task."""
         return self._shards(_query_id()).write_shard(iterator)
 
+    @one_sentence()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the batch unless its query published it before.
 
