@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from tests.pipeline.histories import history_row
 from tests.servers import Server
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).parents[2]
 JARS = {
@@ -162,6 +162,33 @@ def test_a_table_of_other_columns_is_refused_in_a_sentence(
         merge_into(table)(batch, 0)
     assert "Nothing was written; name another table" in str(error.value)
     assert spark.table(table).count() == 0
+
+
+@pytest.mark.parametrize("name", ["merge_into", "upsert_into", "as_debezium"])
+def test_changes_without_the_columns_of_the_feed_are_refused_in_a_sentence(
+    spark: SparkSession, name: str
+) -> None:
+    from tallystick.pipeline import into
+
+    calls: dict[str, Callable[[DataFrame], object]] = {
+        "merge_into": lambda changes: into.merge_into("t")(changes, 0),
+        "upsert_into": lambda changes: into.upsert_into("jdbc:postgresql://h/d", "t")(changes, 0),
+        "as_debezium": into.as_debezium,
+    }
+    rows = batch_of([history_row(1, "add", "1", after=b"one")], CHANGES)
+    changes = spark.createDataFrame(pa.Table.from_batches([rows]))
+    said = r"the changes lack columns; .*found none of _change_type, _commit_version,.*feed=false"
+    with pytest.raises(ValueError, match=said):
+        calls[name](changes)
+
+
+def test_envelopes_need_no_other_columns_than_they_show(spark: SparkSession) -> None:
+    from tallystick.pipeline.into import as_debezium
+    from tallystick.pipeline.stages.envelopes import NEEDED
+
+    rows = [history_row(1, "add", "1", after=b"one")]
+    changes = spark.createDataFrame(pa.Table.from_batches([*feed([batch_of(rows, CHANGES)])], FEED))
+    assert as_debezium(changes.select(*NEEDED)).collect() == as_debezium(changes).collect()
 
 
 def test_columns_in_other_letters_of_case_are_those_of_the_engine() -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 from tallystick.pipeline.change_feed import CHANGE_TYPE, DELETE, UPDATE_BEFORE
 from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.source.batch import collection_of
-from tallystick.pipeline.stages.envelopes import plain_envelopes, typed_envelopes
+from tallystick.pipeline.stages.envelopes import NEEDED, plain_envelopes, typed_envelopes
 from tallystick.pipeline.tables.lakehouse import (
     REQUIRED,
     columns_there,
@@ -57,14 +57,15 @@ def merge_into(table: str, form: str = "delta") -> Callable[[DataFrame, int], No
     Raises:
         ValueError: there is no such form.
 
-    The function raises `OptionError` where the table is there and lacks a column, or has it in
-    another type.
+    The function raises `OptionError` where the batch is not one of the whole feed, or the table is
+    there and lacks a column, or has it in another type.
     """
     if form not in FORMS:
         raise ValueError(f"there is no form {form!r}; there are {', '.join(FORMS)}")
 
     def merge(batch: DataFrame, batch_id: int) -> None:
         del batch_id  # commit versions tell what was applied
+        _require_feed(batch, COLUMNS)
         spark, types = batch.sparkSession, types_of(batch.select(*COLUMNS).schema)
         there = columns_there(spark, table)
         if there is None:
@@ -102,8 +103,9 @@ def upsert_into(
         ValueError: the URL is none of PostgreSQL, or the name is one of 63 bytes or more, which
             PostgreSQL cuts: the table beside it would be the table itself.
 
-    The function raises `OptionError` where the table beside it is there and is none of batches, or
-    the table is there and lacks a column, has it in another type, or lacks the primary key.
+    The function raises `OptionError` where the batch is not one of the whole feed, the table beside
+    it is there and is none of batches, or the table is there and lacks a column, has it in another
+    type, or lacks the primary key.
     """
     if not url.startswith("jdbc:postgresql:"):
         raise ValueError("the URL begins with jdbc:postgresql:, as jdbc:postgresql://HOST/DATABASE")
@@ -114,6 +116,7 @@ def upsert_into(
 
     def upsert(batch: DataFrame, batch_id: int) -> None:
         del batch_id  # commit versions tell what was applied
+        _require_feed(batch, COLUMNS)
         with _postgres(batch, url, given) as connection:
             _require_of_batches(connection, beside)
             _require_own(connection, table)
@@ -155,16 +158,30 @@ def as_debezium(changes: DataFrame, *, schema: bool = False) -> DataFrame:
             decimals texts.
 
     Raises:
-        ValueError: the changes are those of no data source of ours, or lack columns of the key.
+        ValueError: the changes are those of no data source of ours, or lack columns of the key or
+            of the feed.
     """
     collection, key = collection_of(changes.schema)
     if collection is None and "collection" in changes.columns:
+        _require_feed(changes, NEEDED)
         return plain_envelopes(changes, with_schema=schema)
     if collection is None:
         raise ValueError("the changes have no column `collection`, and are no typed table")
     if lacking := [one for one in (*key, *OF_FEED) if one not in changes.columns]:
         raise ValueError(f"envelopes need the columns {', '.join(lacking)}, too")
     return typed_envelopes(changes, collection, key, with_schema=schema)
+
+
+def _require_feed(changes: DataFrame, names: Sequence[str]) -> None:
+    """Check that changes of the whole feed have these columns, and that of their type."""
+    there = {name.lower() for name in changes.columns}
+    if lacking := [one for one in (CHANGE_TYPE, *names) if one.lower() not in there]:
+        raise OptionError(
+            "the changes lack columns",
+            expected="the table changes of the data source, whole",
+            found=f"none of {', '.join(dict.fromkeys(lacking))}",
+            advice="Read it without feed=false, and without collection",
+        )
 
 
 def _emptied(changes: DataFrame) -> DataFrame:

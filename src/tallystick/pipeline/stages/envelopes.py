@@ -28,6 +28,12 @@ _JSON_OPTIONS = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",  # Spark's own has milliseconds
 }
 
+NEEDED = (
+    *("system", "log", "ordinal", "collection", "key", "transaction", "gtrid", "before", "after"),
+    *("values", "file", "offset", CHANGE_TYPE, "_commit_version", "_commit_timestamp"),
+)
+"""The columns of the whole feed that stand in its envelopes."""
+
 _UNNAMED = "unnamed"
 """In topics, the table whose name nothing tells."""
 _NUMBER = r"^\d+(#\d+)?$"
