@@ -181,7 +181,8 @@ def test_a_reader_by_primary_key_keeps_every_row_whose_key_another_one_gave_up(
     steps: list[list[Step]], size: int
 ) -> None:
     """Engines check keys when a statement ends, so a row may get a key before it is given up."""
-    commits = [[("add", "abc"[at], None, f"{at + 1}") for at in range(3)], *steps]
+    first: list[Step] = [("add", "abc"[at], None, f"{at + 1}") for at in range(3)]
+    commits = [first, *steps]
     there: dict[str, str] = {}
     rows = []
     for version, commit in enumerate(commits):
