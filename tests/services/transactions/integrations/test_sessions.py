@@ -130,6 +130,47 @@ def test_a_failed_flush_at_the_end_undoes_everything(shop: Shop) -> None:
     assert shop.orders("maria") == []
 
 
+def _twice(session: Session) -> None:
+    session.add(Order(id=1, item="again"))
+    session.flush()
+
+
+@pytest.mark.parametrize("factory", [PG, MARIA], ids=["pg", "maria"])
+@pytest.mark.parametrize("is_nested", [False, True], ids=["flush", "begin_nested"])
+def test_a_failed_flush_that_nobody_handled_to_its_end_undoes_everything(
+    shop: Shop, factory: SessionFactory[Session], is_nested: bool
+) -> None:
+    """SQLAlchemy undid the whole work of the session, and waits for its rollback."""
+    with pytest.raises(sqlalchemy.exc.PendingRollbackError), shop.tm.begin() as tx:
+        session, other = factory(tx), (MARIA if factory is PG else PG)(tx)
+        other.add(Order(id=1, item="plum"))
+        session.add(Order(id=1, item="pear"))
+        session.flush()
+        if is_nested:
+            session.begin_nested()
+        with pytest.raises(sqlalchemy.exc.IntegrityError):
+            _twice(session)
+    assert shop.orders("pg") == shop.orders("maria") == []
+
+
+@pytest.mark.parametrize("factory", [PG, MARIA], ids=["pg", "maria"])
+def test_a_failed_flush_that_is_rolled_back_undoes_that_part_alone(
+    shop: Shop, factory: SessionFactory[Session]
+) -> None:
+    with shop.tm.begin() as tx:
+        session, other = factory(tx), (MARIA if factory is PG else PG)(tx)
+        other.add(Order(id=1, item="kept"))
+        session.add(Order(id=1, item="kept"))
+        with pytest.raises(sqlalchemy.exc.IntegrityError), session.begin_nested():
+            session.flush()
+            _twice(session)
+        session.commit()
+        with pytest.raises(sqlalchemy.exc.IntegrityError):
+            _twice(session)
+        session.rollback()
+    assert shop.orders("pg") == shop.orders("maria") == [(1, "kept")]
+
+
 def test_events_of_the_orm_come_at_their_times(shop: Shop) -> None:
     seen: list[str] = []
     factory = SessionFactory("pg")

@@ -141,6 +141,8 @@ def _tie(transaction: _Hooks, session: Session) -> Callable[[], None]:
 
     def flush() -> None:
         if session.in_transaction():
+            if not session.is_active:  # a flush has failed, which undid all of its work
+                session.connection()  # raises the error of SQLAlchemy that says so
             session.dispatch.before_commit(session)
             session.flush()
             open_work.append(True)
