@@ -8,6 +8,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tallystick.services.transactions import (
     AsyncTransactionManager,
     Retry,
     Status,
+    Transaction,
     TransactionManager,
 )
 
@@ -170,6 +172,55 @@ def test_a_conflict_of_a_joined_call_repeats_the_whole(tm: TransactionManager) -
     assert calls == ["outer", "inner", "handled", "outer", "inner"]
 
 
+@pytest.mark.parametrize("is_block", [True, False], ids=["block", "held"])
+@pytest.mark.parametrize("way", ["decorated", "join", "current"])
+def test_what_a_hook_before_the_commit_calls_is_a_part_of_it(
+    tm: TransactionManager, journal: Journal, way: str, is_block: bool
+) -> None:
+    @tm.transactional
+    def decorated() -> None:
+        tm.current()["j"].add(2, b"audit")
+
+    def join() -> None:
+        with tm.begin(join=True) as joined:
+            joined["j"].add(2, b"audit")
+
+    def current() -> None:
+        tm.current()["j"].add(2, b"audit")
+
+    def work(tx: Transaction, *hooks: Callable[[], object]) -> None:
+        with ExitStack() as block:
+            if is_block:
+                block.enter_context(tx)
+            tx["j"].add(1, b"work")
+            for hook in hooks:
+                tx.before_commit(hook)
+            if not is_block:
+                tx.commit()
+
+    hook = {"decorated": decorated, "join": join, "current": current}[way]
+    with pytest.raises(RolledBackError, match="before commit"):
+        work(tm.begin(), hook, lambda: 1 // 0)
+    assert kept(journal) == []
+    with tm.begin(independent=True) as outer:
+        work(tm.begin(independent=True), hook)
+        assert kept(journal) == [1, 2]
+        assert tm.current() is outer
+
+
+def test_a_hook_after_the_end_begins_a_transaction_of_its_own(
+    tm: TransactionManager, journal: Journal
+) -> None:
+    @tm.transactional
+    def after(_: Status) -> None:
+        tm.current()["j"].add(2, b"after")
+
+    with pytest.raises(ZeroDivisionError), tm.begin() as tx:
+        tx.after_completion(after)
+        _ = 1 // 0
+    assert kept(journal) == [2]
+
+
 def test_several_managers_are_independent(tm: TransactionManager, tmp_path: Path) -> None:
     with TransactionManager(tmp_path / "other", {}) as other, tm.begin(), other.begin() as tx:
         assert other.current() is tx is not tm.current()
@@ -300,6 +351,37 @@ def test_a_joined_call_of_a_task_that_raises_is_not_kept(
                     await inner()
 
         assert not kept(journal)
+
+    run_tasks(tm, work)
+
+
+@pytest.mark.parametrize("is_awaited", [True, False], ids=["coroutine", "plain"])
+def test_what_a_hook_of_a_task_calls_is_a_part_of_it(
+    tm: TransactionManager, journal: Journal, is_awaited: bool
+) -> None:
+    async def work(tasks: AsyncTransactionManager) -> None:
+        @tasks.transactional
+        async def audit() -> None:
+            await asyncio.sleep(0)
+            tasks.current()["j"].add(2, b"audit")
+
+        def plain() -> None:
+            tasks.current()["j"].add(2, b"audit")
+
+        hook = audit if is_awaited else plain
+        with pytest.raises(RolledBackError, match="before commit"):
+            async with tasks.begin() as tx:
+                (await tx.enlist("j")).add(1, b"work")
+                tx.before_commit(hook)
+                tx.before_commit(lambda: 1 // 0)
+        assert kept(journal) == []
+        tx = tasks.begin()
+        (await tx.enlist("j")).add(1, b"work")
+        tx.before_commit(hook)
+        await tx.commit()
+        assert kept(journal) == [1, 2]
+        with pytest.raises(TransactionUsageError, match="no transaction is running here"):
+            tasks.current()
 
     run_tasks(tm, work)
 

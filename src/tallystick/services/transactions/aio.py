@@ -44,6 +44,7 @@ from tallystick.services.transactions.transaction import (
     Current,
     GlobalTransaction,
     Joined,
+    Running,
     Status,
     Transaction,
     here,
@@ -196,6 +197,15 @@ class AsyncTransaction(GlobalTransaction):
         except BaseException:
             await self._do(self._roll_back())
             raise
+
+    def _inside(self, hook: Callable[[], object]) -> object:
+        answer = super()._inside(hook)
+        return self._await_inside(answer) if isinstance(answer, Awaitable) else answer
+
+    async def _await_inside(self, answer: Awaitable[object]) -> object:
+        """Await the answer of a hook in a task of its own, which ends with it."""
+        self._current.set(Running(self, here()))
+        return await answer
 
     async def _enlist(self, name: str) -> None:
         await self._take_turn(name)

@@ -204,7 +204,7 @@ class GlobalTransaction(Uncopied):
     def before_commit(self, hook: Callable[[], object]) -> None:
         """Call ``hook`` when commit begins; an exception in it rolls everything back.
 
-        It may use the transaction, but not commit, prepare or roll it back.
+        It is inside the transaction, and may use it, but not commit, prepare or roll it back.
 
         Raises:
             TransactionUsageError: it would run after the call.
@@ -272,11 +272,19 @@ class GlobalTransaction(Uncopied):
         self._require_open("commit it")
         try:
             for hook in self._before or ():
-                yield from self._call_hook(hook)
+                yield from self._call_hook(partial(self._inside, hook))
         except Exception as error:
             if is_of_driver(error):  # a session that was flushed
                 raise
             raise RolledBackError(f"rolled back before commit: {error}") from error
+
+    def _inside(self, hook: Callable[[], object]) -> object:
+        """Call a hook as within the block: what it calls joins the transaction it is a part of."""
+        outer = self._current.set(Running(self, here()))
+        try:
+            return hook()
+        finally:
+            self._current.reset(outer)
 
     def _call_hook(self, hook: Callable[[], object]) -> Steps[None]:
         """Call a hook, which cannot end the transaction meanwhile."""
