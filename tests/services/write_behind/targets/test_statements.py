@@ -67,3 +67,20 @@ def test_a_document_has_text_that_postgresql_reads_as_its_types() -> None:
         "weight": "Infinity",
         "plain": "text",
     }
+
+
+def update_of(value: object) -> Operation:
+    row = {"id": value, "state": "paid"}
+    return Operation(OperationCode.UPDATE, "t", encode_row({"id": 7}), encode_row(row))
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "sqlite"])
+def test_a_row_that_would_change_its_key_is_no_other_row(dialect: str) -> None:
+    with pytest.raises(ValueError, match="the row has 8 in column 'id', and its key 7; a key"):
+        list(statements(dialect, [update_of(8)], lambda _: True))
+
+
+@pytest.mark.parametrize("same", [7, "7", 7.0])
+def test_a_row_may_repeat_its_key(same: object) -> None:
+    ((_, (found,)),) = statements("sqlite", [update_of(same)])
+    assert found == {"id": same, "state": "paid"}

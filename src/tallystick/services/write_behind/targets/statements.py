@@ -47,7 +47,7 @@ def statements(
 
     Inserts and updates write the row whether or not it exists. ``at_once(table)`` is true for the
     tables of PostgreSQL that take rows as a document: see `TAKES_DOCUMENTS`. Raises `ValueError`
-    for an operation that is not a row.
+    for an operation that is not a row, or would change a key.
     """
     for parts, group in groupby(map(_parsed, operations), key=itemgetter(0)):
         shape = Shape(*parts)
@@ -93,11 +93,26 @@ def _parsed(one: Operation) -> _Parsed:
     if code is OperationCode.DELETE or value_data is None:
         return (code is OperationCode.DELETE, table, tuple(key), ()), data, (key, {}), text
     value, value_text = row_and_text(value_data)
+    _require_one_key(key, value)
     if not key:
         text = value_text
     elif value:
         text = f"{text[:-1]},{value_text[1:]}"
     return (False, table, tuple(key), tuple(value)), data, (key, value), text
+
+
+def _require_one_key(key: dict[str, Any], value: dict[str, Any]) -> None:
+    """Raise `ValueError` for a row that has another key than its operation.
+
+    It would be another row, later changes of which are in no order with this one. A number may be
+    given as a text.
+    """
+    for name in key.keys() & value.keys():
+        if key[name] != value[name] and str(key[name]) != str(value[name]):
+            raise ValueError(
+                f"the row has {value[name]!r} in column {name!r}, and its key {key[name]!r}; a key "
+                "cannot change. Delete the row and insert another one in the same transaction"
+            )
 
 
 def _without_repeats(shape: Shape, group: Iterable[_Parsed]) -> Iterator[list[str]]:
