@@ -64,6 +64,13 @@ def test_unknown_targets_are_refused_before_anything_is_written(
         assert behind.backlog.count == 0
 
 
+def test_a_transaction_without_operations_is_named_so(tmp_path: Path) -> None:
+    with service(tmp_path, {"one": Recorder()}) as behind:
+        with pytest.raises(TransactionUsageError, match="without operations"), behind.begin():
+            pass
+        assert behind.backlog.count == 0
+
+
 def test_order_per_key_is_kept_under_threads_batches_and_failures(tmp_path: Path) -> None:
     one = Recorder(batch_max=7)
     calls = iter(range(1_000_000))

@@ -69,9 +69,14 @@ class Admission:
         """Log a new transaction; return its number and ticket.
 
         Raises `BusyError` if the backlog is full for ``timeout`` seconds, `TransactionUsageError`
-        for wrong targets; nothing is written then.
+        for wrong targets, or nothing to commit; nothing is written then.
         """
         operations = tuple(map(_checked, several(operations, "operations")))
+        if not operations and targets is None:
+            raise TransactionUsageError(
+                "a transaction without operations has no targets",
+                advice="Begin it where there is something to write",
+            )
         named = {one.target for one in operations}
         if targets is None and named == _FOR_ALL_TARGETS:
             names = self._targets
