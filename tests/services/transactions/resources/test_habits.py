@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,53 @@ def test_sqlite_tells_of_a_statement_that_ended_its_transaction(tmp_path: Path) 
                             tx["lite"].execute("INSERT INTO t VALUES (100)")
         with tm.begin() as tx:
             assert tx["lite"].execute("SELECT id FROM t").fetchall() == []
+
+
+ENDS_OF_SQLITE: dict[str, Callable[[Any], object]] = {
+    "commit": lambda lite: lite.execute("COMMIT"),
+    "end": lambda lite: lite.execute("/* a */ end transaction"),
+    "rollback": lambda lite: lite.execute("rollback"),
+    "executescript": lambda lite: lite.cursor().executescript("INSERT INTO t VALUES (2)"),
+    "connection.commit": lambda lite: lite.cursor().connection.commit(),
+    "connection.rollback": lambda lite: lite.cursor().connection.rollback(),
+}
+
+
+@pytest.mark.parametrize("is_handled", [False, True], ids=["raised", "handled"])
+@pytest.mark.parametrize("habit", ENDS_OF_SQLITE.values(), ids=ENDS_OF_SQLITE)
+def test_no_statement_ends_a_branch_of_sqlite(
+    tmp_path: Path, habit: Callable[[Any], object], is_handled: bool
+) -> None:
+    """What was committed so could not be undone with the rest, whatever the block raises later."""
+    ended = partial(pytest.raises, TransactionUsageError, match="ended the transaction of 'lite'")
+    with TransactionManager(
+        tmp_path / "tm", {"lite": f"sqlite:///{tmp_path}/lite.db"}, recovery_interval=None
+    ) as tm:
+        with tm.begin() as tx:
+            tx["lite"].execute("CREATE TABLE t (id INTEGER)")
+        for turn in (1, 2):  # the second time over a connection used before
+            with pytest.raises((TransactionUsageError, ZeroDivisionError)) as raised:  # noqa: SIM117
+                with tm.begin() as tx:
+                    tx["lite"].execute("INSERT INTO t VALUES (?)", (turn,))
+                    with pytest.raises(
+                        TransactionUsageError, match="ended the transaction of 'lite'"
+                    ):
+                        habit(tx["lite"])
+                    tx["lite"].execute("INSERT INTO t VALUES (3)")
+                    if is_handled:
+                        _ = 1 // 0
+                    habit(tx["lite"])
+            assert raised.type is (ZeroDivisionError if is_handled else TransactionUsageError)
+        with tm.begin() as tx:
+            assert tx["lite"].execute("SELECT id FROM t").fetchall() == []
+            tx["lite"].execute("SAVEPOINT one")
+            tx["lite"].execute("INSERT INTO t VALUES (4)")
+            tx["lite"].execute("ROLLBACK TO one")
+            tx["lite"].execute("INSERT INTO t VALUES (5)")
+            with ended():
+                habit(tx["lite"])
+        with tm.begin() as tx:
+            assert tx["lite"].execute("SELECT id FROM t").fetchall() == [(5,)]
 
 
 @pytest.mark.parametrize("habit", ["autocommit", "begin", "close", "ping", "commit", "rollback"])

@@ -54,6 +54,8 @@ from tallystick.storage.signals import starts_unchecked
 _CREATE = f"CREATE TABLE IF NOT EXISTS {OUTCOMES} (gtrid BLOB PRIMARY KEY) WITHOUT ROWID"
 _MARK = "tallystick_branch"
 """A savepoint that is gone if a statement of the application has ended the transaction."""
+_COMMIT, _ROLLBACK = ("COMMIT -- of the manager", "ROLLBACK -- of the manager")
+"""Not as an application writes them: a text that was compiled before is not compiled again."""
 
 _MODES = ("immediate", "deferred", "exclusive")
 _JOURNAL_MODES = ("delete", "truncate", "persist", "memory", "wal", "off")
@@ -117,6 +119,8 @@ class _Session(Uncopied, sqlite3.Connection):
         super().__init__(*arguments, **options)
         self.turn = threading.RLock()
         self.ended = False
+        self.held: dict[str, None] = {}
+        """The name of the resource while it is in a branch, which only the manager ends."""
         self.file: tuple[int, int] | None = None
         """Device and number of the file that it has open."""
 
@@ -128,8 +132,9 @@ class _Session(Uncopied, sqlite3.Connection):
         if not self.turn.acquire(blocking=False):
             return False
         try:
+            self.held.clear()
             if self.in_transaction:
-                sqlite3.Cursor(self).execute("ROLLBACK")
+                sqlite3.Cursor(self).execute(_ROLLBACK)
             self.ended = True
         finally:
             self.turn.release()
@@ -138,7 +143,7 @@ class _Session(Uncopied, sqlite3.Connection):
     def watch(self) -> None:
         """Begin to take notes."""
         self.changes: dict[str, None] = {}
-        self.set_authorizer(partial(_note, self.changes))
+        self.set_authorizer(partial(_note, self.changes, self.held))
 
     def cursor(self, factory: Callable[..., Any] | None = None) -> Any:
         """Return a cursor."""
@@ -156,6 +161,32 @@ class _Session(Uncopied, sqlite3.Connection):
         """Execute the statements of a text."""
         return self.cursor().executescript(*arguments)
 
+    def commit(self) -> None:
+        """Commit. Raises `TransactionUsageError` in a branch."""
+        try:
+            super().commit()
+        except sqlite3.DatabaseError as error:
+            _explain(error, self)
+            raise
+
+    def rollback(self) -> None:
+        """Roll back. Raises `TransactionUsageError` in a branch."""
+        try:
+            super().rollback()
+        except sqlite3.DatabaseError as error:
+            _explain(error, self)
+            raise
+
+
+def _explain(error: sqlite3.DatabaseError, connection: _Session) -> None:
+    """Raise `TransactionUsageError` for a statement that was forbidden within a branch."""
+    if connection.held and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
+        raise TransactionUsageError(
+            f"a statement would have ended the transaction of {next(iter(connection.held))!r}",
+            found="COMMIT, END, ROLLBACK, or executescript(), which begins with COMMIT",
+            advice="The transaction manager begins and ends it; SAVEPOINT statements are fine",
+        ) from error
+
 
 def _in_turn(name: str) -> Callable[..., Any]:
     plain = getattr(sqlite3.Cursor, name)
@@ -165,7 +196,11 @@ def _in_turn(name: str) -> Callable[..., Any]:
         with cursor.connection.turn:
             if cursor.connection.ended:
                 raise sqlite3.OperationalError("the transaction took too long and was rolled back")
-            return plain(cursor, *arguments, **options)
+            try:
+                return plain(cursor, *arguments, **options)
+            except sqlite3.DatabaseError as error:
+                _explain(error, cursor.connection)
+                raise
 
     return call
 
@@ -184,11 +219,21 @@ for _name in (
 
 @starts_unchecked
 def _note(
-    changes: dict[str, None], action: int, name: str | None, value: str | None, *_: str | None
+    changes: dict[str, None],
+    held: dict[str, None],
+    action: int,
+    name: str | None,
+    value: str | None,
+    *_: str | None,
 ) -> int:
-    """Note a statement that changes its session; called by SQLite when it compiles one."""
+    """Note a statement that changes its session, and forbid one that would end a branch.
+
+    Called by SQLite when it compiles one.
+    """
     # Nothing is called here: a signal handler that ran after it and raised an error would, to
     # SQLite, forbid the statement.
+    if action == sqlite3.SQLITE_TRANSACTION and held and name != "BEGIN":
+        return sqlite3.SQLITE_DENY
     if action in _CHANGES_SESSION:
         changes["session"] = None
     elif action == sqlite3.SQLITE_PRAGMA and value is not None:
@@ -341,7 +386,9 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         usual = None if connection.in_transaction else self._take_lock(connection)
         connection.execute(f"SAVEPOINT {_MARK}")
         branch = SqliteBranch(self, connection, xid)
-        if not isinstance(connection, _Session):  # which notes itself what was changed
+        if isinstance(connection, _Session):  # which notes itself what was changed
+            connection.held[self.name] = None
+        else:
             branch.busy_timeout = usual
         return branch
 
@@ -431,7 +478,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
             connection.execute("BEGIN IMMEDIATE")
             rows = [(gtrid,) for gtrid in gtrids]
             connection.executemany(f"DELETE FROM {OUTCOMES} WHERE gtrid = ?", rows)
-            connection.execute("COMMIT")
+            connection.execute(_COMMIT)
 
     def preflight(self) -> Sequence[Problem]:
         """Check that a crash during commit leaves the database whole, and the commit done."""
@@ -521,10 +568,11 @@ class SqliteBranch:
 
     def _commit_now(self, outcome: tuple[str, tuple[bytes]] | None) -> None:
         self._refuse_ended()
+        self._let_end()
         try:
             if outcome is not None:
                 self._connection.execute(*outcome)
-            self._connection.execute("COMMIT")
+            self._connection.execute(_COMMIT)
         except sqlite3.Error as error:
             if self._connection.in_transaction:  # not committed
                 self.rollback()
@@ -543,9 +591,15 @@ class SqliteBranch:
 
     def rollback(self) -> None:
         """Roll back unless the branch has ended."""
+        self._let_end()
         with driver_errors:
             if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+                self._connection.execute(_ROLLBACK)
+
+    def _let_end(self) -> None:
+        """Allow the statements that end a branch: they are the manager's."""
+        if isinstance(self._connection, _Session):
+            self._connection.held.clear()
 
     def abort(self) -> None:
         """Roll back, or interrupt the statement that is at work; others are refused from then on.
