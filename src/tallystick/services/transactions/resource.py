@@ -53,6 +53,10 @@ class ResourceUnreachable(ResourceAnswer):
     retryable = True
 
 
+class EndedByApplication(TransactionUsageError):  # noqa: N818 - what happened
+    """A statement of the application has ended the branch: what it did may be kept."""
+
+
 class Vote(Enum):
     """A branch's answer to prepare; a refusal is `BranchRolledBack`."""
 
@@ -102,7 +106,10 @@ class Branch(Protocol):
         ...
 
     def rollback(self) -> None:
-        """Undo the branch, prepared or not; succeed if there is nothing to undo."""
+        """Undo the branch, prepared or not; succeed if there is nothing to undo.
+
+        `EndedByApplication` if that has ended it, and it cannot be told whether by a commit.
+        """
         ...
 
     def close(self) -> None:

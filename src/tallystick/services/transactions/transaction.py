@@ -662,6 +662,7 @@ class Transaction(GlobalTransaction):
 
         Raises:
             HeuristicError: a resource says that it has committed, or may have.
+            TransactionUsageError: a statement of the program has ended a part of it before.
         """
         with uninterrupted:
             self._alone("roll it back", self._roll_back_now)

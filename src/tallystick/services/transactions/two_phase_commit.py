@@ -45,6 +45,7 @@ from tallystick.services.transactions.resource import (
     BranchHeuristic,
     BranchRolledBack,
     BranchUnknown,
+    EndedByApplication,
     ResourceAnswer,
     ResourceUnreachable,
     Vote,
@@ -571,6 +572,7 @@ class TwoPhaseCommit(Uncopied):
         if self.of_parent or self.is_discarded:
             return
         self._begin_limit()
+        ended: EndedByApplication | None = None
         for name, branch in branches.items():
             self._observe("rollback", name)
             try:
@@ -580,11 +582,16 @@ class TwoPhaseCommit(Uncopied):
                 self._context.recover_soon()
             except BranchHeuristic as answer:
                 self._against_rollback(name, answer)
+            except EndedByApplication as error:
+                ended = ended or error
+                self._context.recover_soon()
             except Exception as error:  # the other branches must be rolled back all the same
                 _log.exception("rollback failed", extra=self._extra(name, error))
                 self._context.recover_soon()
         if self.against:
             raise _heuristic("rolled back, but perhaps not in", self.against)
+        if ended is not None:
+            raise ended
 
     def _against_rollback(self, name: str, answer: BranchHeuristic) -> None:
         """Take note of a branch that may be committed, while the transaction rolls back."""

@@ -15,7 +15,7 @@ import pytest
 
 from tallystick.errors import TallystickError, TransactionError, TransactionUsageError
 from tallystick.reconcile.ids import literal
-from tallystick.services.transactions import AsyncTransactionManager, TransactionManager
+from tallystick.services.transactions import AsyncTransactionManager, Status, TransactionManager
 from tallystick.services.transactions.resources.postgres import PostgresResource
 from tests.servers import Server
 
@@ -129,6 +129,51 @@ def test_a_statement_that_ends_the_transaction_is_found_before_anything_is_calle
             pg.execute(f"ROLLBACK PREPARED 'by hand {table}'")
     assert rows(tm, table) == ([1] if statement in KEEP else [])  # the connection is as before
     assert tm.recover().clean
+
+
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("way", ["block", "rollback"])
+@pytest.mark.parametrize("more", [False, True], ids=["last", "and more"])
+@pytest.mark.parametrize("statement", KEEP + DROP)
+def test_nothing_is_called_rolled_back_after_a_statement_that_ended_the_transaction(
+    tm: TransactionManager,
+    table: str,
+    postgres_server: Server,
+    statement: str,
+    more: bool,
+    way: str,
+) -> None:
+    """A block that is left by an error would else seem to have undone what was committed."""
+    with pytest.raises(TransactionUsageError, match="ended the transaction of 'pg'") as raised:  # noqa: SIM117
+        with tm.begin() as tx:
+            tx["maria"].execute("DO 0")
+            tx["pg"].execute(f"INSERT INTO {table} VALUES (1)")
+            tx["pg"].execute(statement.format(table=table))
+            if more:
+                tx["pg"].execute(f"INSERT INTO {table} VALUES (2)")
+            if way == "rollback":
+                tx.rollback()
+            raise KeyError("of the program")
+    assert isinstance(raised.value.__context__, KeyError) == (way == "block")
+    assert tx.status is Status.ROLLED_BACK
+    if statement.startswith("PREPARE"):
+        with psycopg.connect(postgres_server.url, autocommit=True) as pg:
+            pg.execute(f"ROLLBACK PREPARED 'by hand {table}'")
+    assert rows(tm, table) == ([1] if statement in KEEP else [])
+    assert tm.recover().clean
+
+
+async def test_a_task_is_told_so_as_well(tm: TransactionManager, table: str) -> None:
+    async def work() -> None:
+        manager = AsyncTransactionManager(tm)
+        async with manager.begin() as tx:
+            await tx.execute("pg", f"INSERT INTO {table} VALUES (1)")
+            await tx.execute("pg", "COMMIT")
+            raise KeyError("of the program")
+
+    with pytest.raises(TransactionUsageError, match="ended the transaction of 'pg'"):
+        await work()
+    assert rows(tm, table) == [1]
 
 
 @pytest.mark.parametrize("others", [(), ("maria",)], ids=["alone", "with another"])

@@ -298,9 +298,14 @@ def test_the_isolation_level_of_the_engine_holds_and_a_commit_by_hand_is_found(
                 await connection.exec_driver_sql("COMMIT")
                 if driver == "psycopg":
                     await connection.exec_driver_sql("SELECT 1")
+        with pytest.raises(TransactionUsageError, match="ended the transaction"):
+            async with tm.begin() as tx:
+                connection = await add(tx, 3)
+                await connection.exec_driver_sql("COMMIT")
+                raise KeyError("nor is it called rolled back")
 
     run(place, work)
-    assert place.ids() == [1, 2]
+    assert place.ids() == [1, 2, 3]
     place.sync.dispose()
 
 

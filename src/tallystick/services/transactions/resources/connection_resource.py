@@ -21,6 +21,7 @@ from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
     Branch,
+    EndedByApplication,
     Problem,
     ResourceAnswer,
     ResourceUnreachable,
@@ -276,9 +277,9 @@ def closed_by_application(name: str) -> TransactionUsageError:
     )
 
 
-def ended_by_application(name: str) -> TransactionUsageError:
+def ended_by_application(name: str) -> EndedByApplication:
     """Return the error for a branch whose transaction a statement of the application has ended."""
-    return TransactionUsageError(
+    return EndedByApplication(
         f"a statement of the application ended the transaction of {name!r}",
         found="COMMIT, ROLLBACK or the like before the transaction manager's own",
         advice="What it did there may be kept, everything else is rolled back: compare. "

@@ -458,6 +458,7 @@ class BasePostgresBranch:
         "_resource",
         "_sent",
         "_statements",
+        "_was_asked",
         "xid",
     )
 
@@ -481,6 +482,8 @@ class BasePostgresBranch:
         """Their number in the last request, without those that reset the session."""
         self._prepared: bool | None = False
         """None from the request to prepare until its answer."""
+        self._was_asked = False
+        """Whether it was asked to prepare, which may have ended its transaction."""
         self._over = False
         self._aborted = False
 
@@ -548,6 +551,7 @@ class BasePostgresBranch:
 
     def _prepare(self) -> Steps[Vote]:
         self._refuse_ended()
+        self._was_asked = True
         with refusals:
             if self._resource.detect_read_only and (yield from self._wrote_nothing()):
                 yield from self._run("COMMIT")
@@ -641,12 +645,26 @@ class BasePostgresBranch:
             raise
 
     def _undo(self) -> Steps[None]:
-        """Run ROLLBACK. Locks, for one, outlive it, so the session is reset here, too."""
-        self._statements = 1
+        """Run ROLLBACK. Locks, for one, outlive it, so the session is reset here, too.
+
+        Raises `EndedByApplication` if it is not the transaction that the branch began, and that no
+        command of the branch has ended: one that failed is rolled back by the server.
+        """
+        status = self._connection.pgconn.transaction_status
+        asked = []
+        if status == TransactionStatus.INTRANS and not self._was_asked:
+            mark = f"SELECT current_setting('{_MARK}', true) IS DISTINCT FROM '{self._gid}'"
+            asked.append(mark.encode("ascii"))
+        statements = [*asked, b"ROLLBACK"]
+        self._statements = len(statements)
         reset = [self._reset] if self._reset else []
-        results = yield from self._ask(b"; ".join([b"ROLLBACK", *reset]))
+        results = yield from self._ask(b"; ".join([*statements, *reset]))
         self._note_reset(results)
-        command_tag(results[0])
+        *told, undone = results[: self._statements]
+        command_tag(undone)
+        is_ended = status == TransactionStatus.IDLE and not self._was_asked
+        if is_ended or any(one.get_value(0, 0) == b"t" for one in told):
+            raise ended_by_application(self._resource.name)
 
     def _note_reset(self, results: list[PGresult]) -> None:
         """Take note of a reset that failed, or that found another user than before."""

@@ -330,7 +330,11 @@ class _AsyncpgBranch:
             with suppress(BranchUnknown):
                 await self._run(f"ROLLBACK PREPARED '{self._gid}'")
         else:
+            is_ended = not self.raw.is_in_transaction()
             await self._run("ROLLBACK")
+            if is_ended:
+                self._over = True
+                raise ended_by_application(self._native.name)
         self._over = True
 
     def release(self) -> bool:
