@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 from tallystick.pipeline.change_feed import CHANGE_TYPE, DELETE, UPDATE_BEFORE
 from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.source.batch import collection_of
+from tallystick.pipeline.stages.changes import require_columns
 from tallystick.pipeline.stages.envelopes import NEEDED, plain_envelopes, typed_envelopes
 from tallystick.pipeline.tables.lakehouse import (
     REQUIRED,
@@ -65,7 +66,7 @@ def merge_into(table: str, form: str = "delta") -> Callable[[DataFrame, int], No
 
     def merge(batch: DataFrame, batch_id: int) -> None:
         del batch_id  # commit versions tell what was applied
-        _require_feed(batch, COLUMNS)
+        require_columns(batch, (CHANGE_TYPE, *COLUMNS))
         spark, types = batch.sparkSession, types_of(batch.select(*COLUMNS).schema)
         there = columns_there(spark, table)
         if there is None:
@@ -116,7 +117,7 @@ def upsert_into(
 
     def upsert(batch: DataFrame, batch_id: int) -> None:
         del batch_id  # commit versions tell what was applied
-        _require_feed(batch, COLUMNS)
+        require_columns(batch, (CHANGE_TYPE, *COLUMNS))
         with _postgres(batch, url, given) as connection:
             _require_of_batches(connection, beside)
             _require_own(connection, table)
@@ -163,25 +164,13 @@ def as_debezium(changes: DataFrame, *, schema: bool = False) -> DataFrame:
     """
     collection, key = collection_of(changes.schema)
     if collection is None and "collection" in changes.columns:
-        _require_feed(changes, NEEDED)
+        require_columns(changes, (CHANGE_TYPE, *NEEDED))
         return plain_envelopes(changes, with_schema=schema)
     if collection is None:
         raise ValueError("the changes have no column `collection`, and are no typed table")
     if lacking := [one for one in (*key, *OF_FEED) if one not in changes.columns]:
         raise ValueError(f"envelopes need the columns {', '.join(lacking)}, too")
     return typed_envelopes(changes, collection, key, with_schema=schema)
-
-
-def _require_feed(changes: DataFrame, names: Sequence[str]) -> None:
-    """Check that changes of the whole feed have these columns, and that of their type."""
-    there = {name.lower() for name in changes.columns}
-    if lacking := [one for one in (CHANGE_TYPE, *names) if one.lower() not in there]:
-        raise OptionError(
-            "the changes lack columns",
-            expected="the table changes of the data source, whole",
-            found=f"none of {', '.join(dict.fromkeys(lacking))}",
-            advice="Read it without feed=false, and without collection",
-        )
 
 
 def _emptied(changes: DataFrame) -> DataFrame:

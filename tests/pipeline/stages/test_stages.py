@@ -66,6 +66,13 @@ def test_as_of(spark: SparkSession, name: str) -> None:
     assert {row.key: bytes(row.after) for row in found} == expected
 
 
+def test_as_of_what_are_no_changes_is_refused_in_a_sentence(spark: SparkSession) -> None:
+    from tallystick.pipeline.stages.changes import as_of
+
+    with pytest.raises(ValueError, match=r"lack columns; .*found none of collection, key"):
+        as_of(frame(spark, RECORDS, []), time=1)
+
+
 def test_alarms_become_findings_beside_those_of_the_logs(spark: SparkSession) -> None:
     from tallystick.pipeline.stages import findings
 
