@@ -56,7 +56,7 @@ mysql: $(READY)
 # What takes long, and the rest of all samples, of which a landing runs a seventh (ARGS="--turn today").
 nightly: $(READY)
 	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail zsh fish
-	$(PYTEST) $(SPREAD) -m "turns or long" $(ARGS)
+	$(PYTEST) $(SPREAD) -m "turns or (long and not soak)" $(ARGS)
 	@test -n "$(findstring tests/,$(ARGS))" || TALLYSTICK_PURE=1 $(PYTEST) $(SPREAD) \
 	  -m "both_cores and long and not soak" $(BOTH_CORES)
 

@@ -33,6 +33,10 @@ FIRST: Final = (
     "tests/pipeline/source/test_stream_kills.py",
     "tests/pipeline/test_connect.py",
     "tests/systems/tally/live/shared/test_fencing.py",
+    "tests/interop/undo/test_undo.py",
+    "tests/testing/test_outside.py",
+    "tests/services/test_limits.py",
+    "tests/services/transactions/test_kill.py",
 )
 """What takes a minute and more, most of it waiting: begun last, it would have the other workers
 wait for it. Each case of these files goes to any worker."""

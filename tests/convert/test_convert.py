@@ -202,6 +202,7 @@ def carried(folder: Path) -> int:
     return sum(kind in (Kind.DECISION, Kind.ADD, Kind.PERSISTING) for kind in kinds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.soak)])
 def test_a_killed_conversion_leaves_the_whole_target_or_none(tmp_path: Path, kills: int) -> None:
     rng = random.Random(kills)

@@ -198,6 +198,7 @@ class _Killed(BaseException):  # no error: nothing may catch the end of a proces
     """Stands for the end of the process at a call of the store."""
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bucket")
 def test_tables_in_a_bucket_are_old_or_new_wherever_the_publisher_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -77,6 +77,7 @@ def test_both_say_the_same_of_a_branch_that_was_committed_by_hand(
     assert of_indoubt(root) == of_pipeline(spark, root)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("system", ["bitronix", "derby", "h2", "jboss"])
 def test_both_say_the_same_of_logs_with_every_damage(spark: SparkSession, system: str) -> None:

@@ -168,6 +168,7 @@ class PersistLogContract:
         with pytest.raises(LogClosedError):
             log.persisting(TARGETS, OPERATIONS)
 
+    @pytest.mark.long
     def test_every_crash_keeps_what_was_acknowledged(self) -> None:
         recording = RecordingFileSystem()
         log = self.open_log("/log", recording)

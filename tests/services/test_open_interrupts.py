@@ -104,6 +104,7 @@ class Uses:
                     assert int(tx.table("t")[1]) >= self._acknowledged, "lost"
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("opens", SERVICES)
 def test_what_was_interrupted_as_it_was_opened_or_closed_is_closed(

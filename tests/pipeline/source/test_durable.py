@@ -293,6 +293,7 @@ def test_a_history_that_only_grows_is_never_taken_for_another(system: str, tmp_p
         position = end
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("system", WRITERS)
 @pytest.mark.usefixtures("streams")
 def test_through_spark_a_history_that_was_taken_back_stops_the_query(

@@ -161,6 +161,7 @@ def test_a_reader_that_follows_gets_every_record_once_while_leaders_change(
     assert acknowledged < set(seen)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("streams")
 def test_spark_writes_every_record_once_while_leaders_are_killed(
     spark: SparkSession, tmp_path: Path

@@ -46,6 +46,7 @@ ESTATES: dict[str, Callable[[Path], Path]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("estate", ESTATES)
 @pytest.mark.parametrize("named", [(), ("jdbc/branch-a", "jms/ledger")])

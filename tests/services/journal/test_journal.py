@@ -559,6 +559,7 @@ def _kill(folder: Path, kills: int) -> int:
     return check_kills(work, recover, kills=kills)
 
 
+@pytest.mark.long
 def test_killed_owner_loses_nothing_and_leaves_no_lock(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

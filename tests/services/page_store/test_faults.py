@@ -109,6 +109,7 @@ def check_after(fs: FaultyFileSystem, system: str) -> None:
         assert not store.check()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize(

@@ -243,6 +243,7 @@ def _kill_often(path: Path, system: str, times: int) -> None:
     assert acknowledged
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_killed_it_holds_every_acknowledged_transaction_whole(tmp_path: Path, system: str) -> None:

@@ -348,6 +348,7 @@ def test_hooks_have_the_handlers_of_the_application_and_all_are_called(tmp_path:
 
 
 # What a handler raises while an unused generator is closed CPython prints and drops.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("call", [Estate.transfer, Estate.recover])
 def test_an_interrupted_transaction_is_settled_by_its_process(

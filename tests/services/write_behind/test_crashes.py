@@ -158,6 +158,7 @@ def _count(connection: sa.Connection, entry: PersistEntry) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_killed_process_loses_nothing_and_repeats_nothing(system: str, tmp_path: Path) -> None:
     shop = Shop(tmp_path, system)

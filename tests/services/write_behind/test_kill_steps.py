@@ -160,6 +160,7 @@ def _kill_at(shop: Shop, work: Callable[[Shop, int], bool], first: int, every: i
 WORKS = {"committing": _committing, "replaying": _replaying}
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("work", WORKS)
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -62,6 +62,7 @@ def test_a_ticket_is_the_roles_ticket() -> None:
     assert isinstance(ticket, Ticket)
 
 
+@pytest.mark.long
 @WAYS
 @pytest.mark.parametrize("numbers", [(signal.SIGINT,), (signal.SIGTERM, signal.SIGALRM)])
 def test_an_interrupted_wait_lets_the_next_caller_through(

@@ -274,6 +274,7 @@ def test_relays_in_threads_deliver_what_threads_commit(places: Places, place: st
         assert mine == [prefix + b"%d" % number for number in range(20)]
 
 
+@pytest.mark.long
 def test_a_relay_that_is_killed_loses_nothing(places: Places, tmp_path: Path) -> None:
     """Six relays, each killed after some deliveries, into a journal."""
     with places.manager("pg") as tm:

@@ -83,6 +83,7 @@ def rows_of(server: Server) -> set[int]:
         return {number for (number,) in pg.execute("SELECT id FROM kept").fetchall()}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.soak)])
 def test_no_kill_of_the_pooler_or_the_server_under_load_tears_a_transaction(

@@ -301,6 +301,7 @@ def test_writer_vectors_get_the_engines_verdict(tmp_path: Path) -> None:
         everything_holds_together(log)
 
 
+@pytest.mark.long
 @settings(max_examples=12)
 @given(
     at=st.integers(UNDO - 200, END + 8),

@@ -903,6 +903,7 @@ def rows_on_pages(path: Path) -> list[Written]:
     return [*rows_written(reading.scan, reading.recovery, None, versions)]
 
 
+@pytest.mark.long
 def test_a_page_has_the_row_of_the_last_change_up_to_its_version(tmp_path: Path) -> None:
     """Of another database it may have the same version: Derby boots with the rows that it has."""
     path = killed(tmp_path)

@@ -196,6 +196,7 @@ def _check(state: CrashState, expected: Any, live: Any) -> str:
     return "refused"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [12, pytest.param(200, marks=pytest.mark.soak)])
 def test_a_crash_leaves_the_log_unharmed_and_a_copy_that_is_whole_or_refused(
     limit: int, capsys: pytest.CaptureFixture[str]

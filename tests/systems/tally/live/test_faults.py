@@ -61,6 +61,7 @@ def _contents(fs: MemoryFileSystem) -> dict[str, bytes]:
     return files
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("error", "partial"), [(errno.EIO, 0.0), (errno.ENOSPC, 0.5)], ids=["EIO", "ENOSPC"]
@@ -79,6 +80,7 @@ def test_every_change_that_fails(
     assert tried > 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [FailedSync.ORDERED, FailedSync.REVERTED])
 def test_every_sync_that_fails_and_forgets(how: FailedSync) -> None:
     for fs in every_fault(MemoryFileSystem, lambda nth: Fault(nth, calls={"datasync"}, sync=how)):

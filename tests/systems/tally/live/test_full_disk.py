@@ -179,6 +179,7 @@ def run(fault: Fault | None, seed: int, full_for: int) -> tuple[FaultyFileSystem
     return fs, work
 
 
+@pytest.mark.long
 @pytest.mark.both_cores
 @pytest.mark.parametrize("partial", [0.0, 0.5])
 def test_a_disk_that_is_full_for_a_moment_loses_and_poisons_nothing(
