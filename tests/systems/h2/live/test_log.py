@@ -187,6 +187,22 @@ def test_in_doubt_is_kept_until_decided_and_decided_in_place(
         again.set_in_doubt_transaction_state(3, doubtful.page, commit=commit)
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_log_that_is_carried_on_keeps_nothing_for_what_was_decided_in_it(
+    log: PageLog, commit: bool
+) -> None:
+    log.log_add_or_remove_row(3, 16, 1, ROW)
+    log.prepare_commit(3, "branch").wait()
+    (one,) = log.get_in_doubt_transactions()
+    log.set_in_doubt_transaction_state(3, one.page, commit=commit)
+    assert log.is_settled
+    log.close()
+    again = PageLog(log.store)
+    again.open_for_writing(carry=True)
+    assert again.is_settled
+    again.close()
+
+
 def test_new_log_frees_the_old_one_and_never_uses_a_key_again(path: Path, log: PageLog) -> None:
     first = log.store.header
     for number in range(20):

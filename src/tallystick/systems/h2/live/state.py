@@ -50,7 +50,7 @@ class LiveState:
             self.next_section()
         elif entry.code == Type.PREPARE_COMMIT:
             self.prepared[entry.session] = Prepared(entry.name)
-        elif entry.code == Type.COMMIT:
+        elif entry.code in (Type.COMMIT, Type.ROLLBACK):
             self.end_session(entry.session)
 
     def add_row(self, session: int) -> None:
