@@ -7,6 +7,7 @@ event loop until it is done.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, Self, cast
 
@@ -23,6 +24,8 @@ class Awaited:
         self._manager = manager
         self._tasks = AsyncTransactionManager(manager, threads=8)
         self._loop = asyncio.new_event_loop()
+        # For tests that simulate a crash. In a cycle `__del__` may come after the loop's sockets.
+        weakref.finalize(self, self._loop.close)
 
     def begin(self, timeout: float | None = None) -> AwaitedTransaction:
         return AwaitedTransaction(self._loop, self._tasks.begin(timeout))
@@ -31,9 +34,6 @@ class Awaited:
         if not self._loop.is_closed():
             self._loop.run_until_complete(self._tasks.__aexit__(None, None, None))
             self._loop.close()
-
-    def __del__(self) -> None:
-        self._loop.close()  # for tests that simulate a crash
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._manager, name)
