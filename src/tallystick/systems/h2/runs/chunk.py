@@ -1,9 +1,9 @@
 """The records of a log as columns of numbers, chunk by chunk.
 
-In: the log stream of a file. Out: `Chunk`s: bytes of the stream, and a table of the records that
-the compiled walk found in them. Where it meets a record that it cannot vouch for, the scan reads
-that one, and the walk goes on after it. Import this module only where a log is long: it loads NumPy
-and the compiler.
+In: the log stream of a file. Out: `Chunk`s, which together have all its records: bytes of the
+stream, and a table of the records that the compiled walk found in them. Where the walk meets a
+record that it cannot vouch for, the scan reads that one, into a chunk of odd records, and the walk
+goes on after it. Import this module only where a log is long: it loads NumPy and the compiler.
 """
 
 from __future__ import annotations
@@ -49,15 +49,18 @@ _WITH_TABLE = marked(CHANGE_TYPES)
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Stream bytes that are joined now, and the records that the walk found in them.
+    """Records that follow each other: all found by the walk, or all read one by one by the scan.
+
+    The place of a record is its number among those of the chunk, from 0: its column in ``table``.
 
     Attributes:
-        data: the bytes; the table has offsets in them.
-        table: as `walk.walk` fills it.
+        data: stream bytes that are joined now; the table has offsets in them. None of odd records.
+        table: numbers of the records, as `walk.walk` fills it; not a table of the database, which
+            each record has in `tables`.
         begin: the offset in the stream of the first of the bytes.
         sequence: the position of each record in the log, counted from 1, no-ops included.
         sections: how many checkpoints come before each record.
-        odd: the records, where the scan has read them one by one; the table has their numbers.
+        odd: the entries, where the scan has read the records one by one, else empty.
     """
 
     data: Any
@@ -90,11 +93,11 @@ class Chunk:
 
     @property
     def tables(self) -> Any:
-        """The table of each record; meaningless where the record has none."""
+        """The table of the database that each record changes; meaningless where it changes none."""
         return signed32(self.table[walk.TABLE])
 
     def sessions(self) -> tuple[list[int], Any]:
-        """Return the sessions, and the place among them of each record's session; -1: of none."""
+        """Return the sessions, ascending, and for each record the index of its own; -1 for none."""
         known = _WITH_SESSION[self.codes]
         found, places = distinct(signed32(self.table[walk.SESSION][known]))
         slots = np.full(len(known), -1, dtype=np.int64)
@@ -120,9 +123,11 @@ class Chunk:
         return np.array(sorted([*last, *prepared]), dtype=np.int64)
 
     def committed(self) -> tuple[int, dict[int, int], dict[int, int]]:
-        """Return how many COMMITs there are, and counts of changes by session.
+        """Count the COMMITs, and the changes before and after the last one of each session.
 
-        Of each session with a COMMIT, those before its last one; then, those that are after it.
+        Returns:
+            How many COMMITs there are; by session with a COMMIT, the changes before its last one;
+            by session, the changes that no COMMIT of it follows.
         """
         sessions, slots = self.sessions()
         commits, changes = self.of_type(Type.COMMIT), np.flatnonzero(self.changes)
@@ -151,7 +156,7 @@ class Chunk:
 
         No-ops fill a page after an end that was decided by hand.
         """
-        # A row of no-ops is one record here, so that one place in front is enough.
+        # No-ops in a row are one record here, so that one place in front is enough.
         noops = self.codes == Type.NOOP
         return np.concatenate(([filled], noops[:-1])) & ~noops
 
@@ -204,7 +209,8 @@ def entries_of(
 ) -> Iterator[Entry]:
     """Yield the records of a chunk, or the ``chosen`` ones, as entries with their rows.
 
-    Added rows of the tables in ``valued`` have values; images are left out. Odd records are whole.
+    Added rows of the tables in ``valued`` have values; images are left out. Entries of odd records
+    have all that the scan has read.
     """
     if chunk.odd:
         yield from chunk.odd if chosen is None else (chunk.odd[row] for row in chosen.tolist())
@@ -238,7 +244,8 @@ class Chunks:
         self._ids = np.array(stream.data_pages, dtype=np.int64)
         self._file = np.frombuffer(stream.pages.data, dtype=np.uint8)
         self._buffers = Buffers(stream.pages.page_size)
-        self._position = stream.skip
+        self._next = stream.skip
+        """The offset in the stream of the record that is read next."""
         self._records = self._sections = 0
         self._ended = False
 
@@ -256,10 +263,13 @@ class Chunks:
                 yield self._chunk_of(entries)
 
     def _scanned(self, most: int) -> list[Entry]:
-        """Return so many of the records after those that were read, and note where these end."""
+        """Return the next ``most`` records, read one by one; note the end of the log if it comes.
+
+        Where they end is noted by `_chunk_of`.
+        """
         # The scan goes on in the middle of the stream with the engine's buffers as they are there:
         # a short row takes bytes that an earlier one left in them.
-        part = replace(self._stream, skip=self._position)
+        part = replace(self._stream, skip=self._next)
         scan = Scan(part, self._zone, self._records, self._sections, self._buffers)
         found = []
         for entry in scan.entries():
@@ -279,8 +289,8 @@ class Chunks:
             code = _NEUTRAL if one.type in (INCOMPLETE, UNKNOWN) else one.code
             number = one.page & _MASK_32 if code == Type.UNDO else one.key
             start = one.start - first.start
-            session, made = one.session & _MASK_32, one.table & _MASK_32
-            table[:, row] = start, one.length, code, one.count, session, number, start, -1, made
+            session, of = one.session & _MASK_32, one.table & _MASK_32
+            table[:, row] = start, one.length, code, one.count, session, number, start, -1, of
         chunk = Chunk(
             np.zeros(0, np.uint8),
             table,
@@ -289,7 +299,7 @@ class Chunks:
             np.array([one.section for one in odd], np.int64),
             odd,
         )
-        self._position = last.start + last.length
+        self._next = last.start + last.length
         self._records = last.pos + last.count - 1
         self._sections = last.section + (last.code == Type.CHECKPOINT)
         return chunk
@@ -299,7 +309,7 @@ class Chunks:
         body_size, page_size = self._stream.body_size, self._stream.pages.page_size
         rest = np.zeros(0, dtype=np.uint8)
         window = max(WINDOW // body_size, 1)
-        page, at = divmod(self._position, body_size)
+        page, at = divmod(self._next, body_size)
         begin, pages, size = page * body_size, min(_FIRST_PAGES, window), min(_FIRST_ROWS, rows)
         while page < len(self._ids) or len(rest):
             data = self._join(self._ids[page : page + pages], rest)
@@ -307,7 +317,7 @@ class Chunks:
             last = page >= len(self._ids)
             first, why = at, walk.FULL
             while why == walk.FULL:
-                # a batch keeps its table
+                # A new one each time: who has a chunk may keep views of its table.
                 table = np.empty((walk.COLUMNS, size), dtype=np.int64)
                 count, at, why = walk.walk(data, at, last, page_size, table)
                 if count:
@@ -320,16 +330,24 @@ class Chunks:
             # The record that reaches over the end is read again, with more bytes after it.
             rest, at, begin = data[at:], 0, begin + at
 
-    def _chunk(self, data: Any, table: Any, begin: int, position: int) -> Chunk:
+    def _chunk(self, data: Any, table: Any, begin: int, end: int) -> Chunk:
+        """Return the records of a table that the walk has filled, and go on after them.
+
+        Args:
+            data: the bytes in which the table has offsets.
+            table: a column for each record.
+            begin: the offset in the stream of ``data``.
+            end: the offset in the stream after the last record.
+        """
         counts, ends = table[walk.COUNT], table[walk.CODE] == Type.CHECKPOINT
-        # A row of no-ops counts as so many records; the sum minus its own count is the first one's
-        # position.
+        # No-ops in a row count as so many records; the sum minus their own count is the position of
+        # the first one.
         after = self._records + 1 + np.cumsum(counts)
         sections = self._sections + np.cumsum(ends)
         # Minus ``ends``, as a checkpoint belongs to the section that it closes.
         chunk = Chunk(data, table, begin, after - counts, sections - ends)
         self._records, self._sections = int(after[-1]) - 1, int(sections[-1])
-        self._position = position
+        self._next = end
         leave(chunk, self._buffers)
         return chunk
 
@@ -404,7 +422,7 @@ def _is_raw(data: Any, begins: Any) -> Any:
 
 
 def _longest_to_come(places: Any, sizes: Any) -> Any:
-    """Return those places after which no other has as large a size."""
+    """Return those of the places, which are in order, after which no size is as large again."""
     if not len(places):
         return places
     # From the end: the largest that is still to come after each place.

@@ -1,6 +1,7 @@
 """A log in pieces: chunks of records where it is long enough for these to pay, else its entries.
 
-In: the stream of a log, or of a part of one. Out: its records in order, and how they end.
+In: the stream of a log, or of a part of one. Out: its records in order, and how they end. All
+pieces of a log are of one kind: what is odd in a long one is in chunks of its own (`Chunk.odd`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class LogPieces:
     """The records of a log; each call reads them anew.
 
     Attributes:
-        in_runs: they come in chunks.
-        end: how the last reading that came to the end has ended.
+        in_runs: whether they come in chunks, not as entries.
+        end: how the log ends; known once a call has come to its end.
     """
 
     def __init__(self, stream: LogStream, zone: Zone) -> None:
@@ -37,7 +38,7 @@ class LogPieces:
         self.in_runs = runs.pay_here(stream.size)
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield all records in order: as chunks, or as entries; a run of no-ops is one."""
+        """Yield all records in order: as chunks, or as entries; no-ops in a row are one record."""
         if self.in_runs:
             yield from self.chunks()
             return
@@ -56,8 +57,8 @@ class LogPieces:
     def entries(self, valued: Container[int] = OWN_TABLES) -> Iterator[Entry]:
         """Yield all records in order as entries.
 
-        Added rows of the tables in ``valued`` have values; an entry of another row may have its
-        bytes only, and that of an image, if it is in order, none. One of an odd record is whole.
+        Of a log in runs the entries of plain records may lack what costs time: an added row has its
+        bytes, and values in the tables of ``valued`` only; an undo image has neither.
         """
         for piece in self.pieces():
             if isinstance(piece, Entry):

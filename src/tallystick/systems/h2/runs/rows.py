@@ -22,7 +22,17 @@ _MASK_32 = (1 << 32) - 1
 def read_rows(data: Any, starts: Any, lengths: Any, column: int, counts: Any, numbers: Any) -> bool:
     """Read how many columns each row has, and the number in ``column`` unless that is `NO_COLUMN`.
 
-    Return False if some row has no whole number there, or only its decoder can tell.
+    Args:
+        data: the bytes that hold the rows.
+        starts: the offset of each row in ``data``.
+        lengths: how many bytes each row has.
+        column: the column whose number is wanted.
+        counts: takes the number of columns of each row.
+        numbers: takes the number of each row; with `NO_COLUMN` nothing is written to it.
+
+    Returns:
+        False if some row has no whole number there, or only its decoder can tell; the rows after it
+        are not read then.
     """
     for row in range(len(starts)):
         at, end = starts[row], starts[row] + lengths[row]

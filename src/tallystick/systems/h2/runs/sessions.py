@@ -15,9 +15,10 @@ from tallystick.systems.h2.runs.walk import CODE, LENGTH
 # Rows of the table of figures, by number.
 SLOT, RECORDS, BYTES, CHANGES, PREPARED_AT, LAST, END = range(7)
 FIGURES = 7
-"""``LAST``: the row of its last record that is no change; ``END``: of the one that ends it.
-
-``PREPARED_AT``: how many changes come before the last prepare record. -1 stands for none.
+"""``SLOT``: the number of its session among those of the chunk. ``RECORDS``, ``BYTES``,
+``CHANGES``: how much it has so far, earlier chunks included. ``PREPARED_AT``: how many changes come
+before its last prepare record. ``LAST``, ``END``: the place in the chunk of its last record that is
+no change, and of the one that ends it. -1 stands for none.
 """
 NONE = -1
 
@@ -33,12 +34,13 @@ def number_transactions(
     """Give each record of a session the number of its transaction; return how many there are.
 
     Args:
-        table: the columns of the records.
+        table: a column for each record, as `walk.walk` fills it.
         slots: for each record the column of its session in ``carried``, -1 for none.
-        carried: the figures of what is open before the first record; taken over, and emptied.
+        carried: the figures of what is open before the first record; the first transaction of a
+            session begins with them, and they are set back.
         current: scratch, one item for each column of ``carried``, all -1.
         numbers: takes the number of the transaction of each record, -1 for none.
-        found: takes the figures of each transaction.
+        found: takes the figures of each transaction, a column for each.
     """
     count = 0
     for row in range(len(slots)):
@@ -56,7 +58,7 @@ def number_transactions(
         found[RECORDS, number] += 1
         found[BYTES, number] += table[LENGTH, row]
         code = table[CODE, row]
-        if _ADD <= code <= _TRUNCATE:
+        if _ADD <= code <= _TRUNCATE:  # the numbers of the types of changes follow each other
             found[CHANGES, number] += 1
             continue
         found[LAST, number] = row

@@ -44,8 +44,10 @@ class OpenTransaction:
 
     Attributes:
         figures: those of `sessions`.
-        parts: its changes: type, table and key each.
         begin: section and stream start of its first record.
+        names: those under which it was prepared, the last one in force.
+        last: its last record that is no change.
+        parts: for each chunk type, table and key of its changes there, an array of three rows.
     """
 
     figures: Any
@@ -67,7 +69,7 @@ class Endings:
     """Transactions that end in a chunk, in the order of their ends.
 
     Attributes:
-        numbers: their numbers in the chunk.
+        numbers: their numbers in the chunk: columns of `ChunkTransactions.figures`.
         rows: the places of the records that end them.
         committed: which are committed; the others are rolled back.
         named: which were prepared under a name.
@@ -91,11 +93,11 @@ class ChunkTransactions:
     """The transactions that have records in a chunk.
 
     Attributes:
-        sessions: the sessions, in the order of `sessions.SLOT`.
-        numbers: of each record, its transaction; -1: it is of none.
-        figures: of each transaction.
-        names: of transactions, the names they prepared under.
-        before: of transactions that were open before the chunk, what is known of them.
+        sessions: the sessions; `sessions.SLOT` is an index into these.
+        numbers: for each record the number of its transaction; -1 for none.
+        figures: a column for each transaction, with the rows that `sessions` names.
+        names: by number of a transaction, the names under which it was prepared.
+        before: by number of a transaction that was open before the chunk, what is known of it.
     """
 
     log: LogPieces
@@ -116,8 +118,8 @@ class ChunkTransactions:
         """Return which of the transactions that end are committed."""
         found = self.chunk.codes[self.figures[END][ended]] == Type.COMMIT
         figures = self.figures[:, ended]
-        # A live rollback writes the opposite of each change, and then COMMIT. So only what was
-        # prepared after half of its changes may be one; to compare them takes their keys.
+        # A live rollback writes the opposite of each change, and then COMMIT. So only a transaction
+        # that was prepared after half of its changes can be one; whether it is, their keys tell.
         halves = figures[CHANGES] == 2 * figures[PREPARED_AT]
         for at in np.flatnonzero(found & halves & (figures[PREPARED_AT] > 0)).tolist():
             found[at] = not self._was_compensated(int(ended[at]))
@@ -151,10 +153,13 @@ class ChunkTransactions:
         return np.concatenate([*before, own], axis=1)
 
     def _was_compensated(self, number: int) -> bool:
-        """Return True if the second half of the changes undoes the first, last one first."""
+        """Return True if the second half of the changes undoes the first, the last one first.
+
+        As `read.transactions.was_compensated` does, in columns.
+        """
         changes = self.all_changes(number)
         half = changes.shape[1] // 2
-        # Compensation goes backward.
+        # The last change is undone first.
         done, undone = changes[:, :half], changes[:, half:][:, ::-1]
         return bool((done[0] + undone[0] == _INVERSES).all() and (done[1:] == undone[1:]).all())
 

@@ -1,8 +1,8 @@
 """The walk over the log stream, as compiled kernels.
 
-In: stream bytes as a NumPy array. Out: columns of numbers, one row per record or run of no-ops.
-The walk decodes everything that is in order; at the first record that is not (cut, damaged,
-unknown, arrays in arrays) it stops, and the caller goes on with `scan.Scan`, which does the rest.
+In: stream bytes as a NumPy array. Out: a table of numbers with a column for each record; no-ops in
+a row are one. The walk decodes everything that is in order; at the first record that is not (cut,
+damaged, unknown, arrays in arrays) it stops, and the caller reads that one with `scan.Scan`.
 Import this module only where a log is long: it loads the compiler.
 """
 
@@ -19,10 +19,14 @@ from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
 from tallystick.systems.h2.format.values import types
 from tallystick.systems.h2.format.values.java_text import INTERVALS
 
-# Rows of the table that `walk` fills, by number: each is a column of the batch.
+# Rows of the table that `walk` fills, by number. In a row lie the same numbers of all records, side
+# by side in memory, so that it can become a column of an Arrow batch.
 START, LENGTH, CODE, COUNT, SESSION, NUMBER, BODY_START, BODY_LENGTH, TABLE = range(9)
 COLUMNS = 9
-"""``NUMBER`` is the row key, or the page of an undo image."""
+"""``START``: an offset in the bytes that were given; ``COUNT``: how many no-ops it is, else 1;
+``NUMBER``: the row key, or the page of an undo image; ``BODY_START``, ``BODY_LENGTH``: the added
+row or the image, a length of -1 for none; ``TABLE``: the number of the table that is changed.
+Numbers of 32 bits are as they were read, without a sign: see `chunk.signed32`."""
 
 FULL, MORE, IRREGULAR = range(3)
 """Why the walk stopped: no rows left, bytes missing, a record that is not in order."""
@@ -54,6 +58,8 @@ _NEGATIVE_FROM = 1 << 31
 """A vI from here on is a negative number."""
 _BAD = -1
 _SHORT = -2
+"""In place of an offset: what stands there is not in order, or needs its decoder; its bytes go on
+after those that were given."""
 
 
 def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
@@ -80,7 +86,8 @@ def _var(data: Any, at: int, end: int, limit: int) -> tuple[int, int]:
 
 var_number = small_kernel(_var)
 number_at = kernel(_var)
-"""The same, once: copying it into each caller takes long to compile."""
+"""The same as a function that is called. It is for callers that are not in the way of every record:
+to copy the code into each of them takes long to compile."""
 
 
 @small_kernel
@@ -106,6 +113,7 @@ def _units(data: Any, at: int, end: int, count: int) -> int:
 
 @small_kernel
 def _counted(data: Any, at: int, end: int, text: bool) -> int:
+    """Return the offset after a count and so many bytes, or UTF-16 units of a text."""
     count, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
@@ -129,12 +137,15 @@ def _all_numbers(data: Any, at: int, end: int, kinds: int) -> int:
 
 
 _numbers = small_kernel(_all_numbers)
-_few_numbers = kernel(_all_numbers)
+_few_numbers = kernel(_all_numbers)  # for values that are rare: as `number_at`
 
 
 @kernel
 def after_value(data: Any, at: int, end: int) -> int:
-    """Return the offset after the value at ``at``, `_BAD` for one that needs its decoder."""
+    """Return the offset after the value at ``at``; less than 0 where the value is not in order.
+
+    So it is for a value that needs its decoder. The offset may lie after ``end``: callers test it.
+    """
     code = int(data[at])
     layout, size = int(_LAYOUTS[code]), int(_SIZES[code])
     at += 1
@@ -193,7 +204,7 @@ def _interval(data: Any, at: int, end: int) -> int:
 
 @small_kernel
 def _row(data: Any, at: int, end: int) -> int:
-    """Return the offset after the values of a row, or `_BAD`."""
+    """Return the offset after the values of a row, or `_BAD`: the bytes of a row are all there."""
     count, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0 or count >= _NEGATIVE_FROM:
         return _BAD
@@ -202,10 +213,9 @@ def _row(data: Any, at: int, end: int) -> int:
         if at >= end:
             return _BAD
         count -= 1
-        # Only one level deep: an array in an array needs the decoder.
-        if (
-            data[at] == types.ARRAY and not inner
-        ):  # an array: its values follow as if they were columns
+        # The values of an array follow as if they were columns. Only one level deep: an array in an
+        # array needs the decoder.
+        if data[at] == types.ARRAY and not inner:
             items, at = var_number(data, at + 1, end, VAR_INT_MAX)
             if at < 0 or items >= _NEGATIVE_FROM:
                 return _BAD
@@ -252,13 +262,14 @@ def _lzf(data: Any, at: int, end: int, size: int) -> bool:
 
 @kernel
 def _undo(data: Any, at: int, end: int, page_size: int, table: Any, row: int) -> int:
+    """Read UNDO after its type; return the offset after it."""
     page, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
     size, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
-    # In place of a size 0 marks an image as it is, 1 a page that was empty.
+    # 0 and 1 are no sizes: the page follows as it is, or nothing, as it was empty.
     count = page_size if size == UNDO_RAW else 0 if size == UNDO_EMPTY else size
     # The engine takes a longer image for the end of the log.
     if count > 2 * page_size:
@@ -296,6 +307,7 @@ def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> in
 
 @kernel
 def _free(data: Any, at: int, end: int) -> int:
+    """Return the offset after the page numbers of FREE_LOG."""
     count, at = var_number(data, at, end, VAR_INT_MAX)
     if at >= 0 and count < _NEGATIVE_FROM:
         for _ in range(count):
@@ -309,7 +321,10 @@ def _free(data: Any, at: int, end: int) -> int:
 def _record(  # noqa: PLR0911 - a kernel reports by numbers, not by exceptions
     data: Any, at: int, end: int, page_size: int, table: Any, row: int
 ) -> int:
-    """Return the offset after the record at ``at``; its fields go to row ``row`` of ``table``."""
+    """Return the offset after the record at ``at``; its fields go to column ``row`` of ``table``.
+
+    `_BAD` or `_SHORT` in place of the offset leave part of the fields written.
+    """
     code = int(data[at])
     table[CODE, row], table[COUNT, row] = code, 1
     table[NUMBER, row], table[BODY_LENGTH, row] = 0, -1
@@ -344,10 +359,18 @@ def _record(  # noqa: PLR0911 - a kernel reports by numbers, not by exceptions
 
 @kernel
 def walk(data: Any, at: int, last: bool, page_size: int, table: Any) -> tuple[int, int, int]:
-    """Fill ``table`` (`COLUMNS` rows of 64-bit numbers) with the records from ``at`` on.
+    """Fill ``table`` with the records from ``at`` on, until it is full or a record is not plain.
 
-    ``last``: no more bytes will come. Return how many records, the offset after the last one, and
-    why it stopped.
+    Args:
+        data: bytes of the stream.
+        at: the offset of the first record in them.
+        last: whether the stream ends with these bytes.
+        page_size: the size of an undo image that is expanded.
+        table: `COLUMNS` rows of 64-bit numbers, with room for as many records as it has columns.
+
+    Returns:
+        How many records were found, the offset after the last one, and why it stopped: `FULL`,
+        `MORE` or `IRREGULAR`.
     """
     rows = 0
     end = len(data)
