@@ -1,7 +1,7 @@
-"""Committed changes, with names of tables and columns from the database's own catalog.
+"""Changes of rows, with names of tables and columns from the database's own catalogue.
 
-In: the entries of a log, rows of the catalog table (id, head, type, SQL). Out: changes in commit
-order. The log itself knows tables by number only; where the SQL says nothing the number stays.
+In: the entries of a log, and the tables of the catalogue. Out: changes as their transactions end.
+The log itself knows tables by number only; where the catalogue says nothing the number stays.
 """
 
 from __future__ import annotations
@@ -30,9 +30,17 @@ def rows_of(
 ) -> Iterator[Row]:
     """Yield the changes of all transactions as these end, those that do not end last.
 
-    What a rollback after a prepare record takes back is undone; the changes that take it back are
-    left out. ``lost`` are the offsets of records that a restart drops, ``fates`` those of the
-    transactions that are wanted. Commits count from 1.
+    A rollback after a prepare record writes the inverse of each change: the changes before it are
+    undone, and their inverses are left out.
+
+    Args:
+        entries: the records of the log.
+        stream: the log.
+        lives: its tables.
+        presentation: shows values.
+        log: the name of the log.
+        lost: where in the stream records begin that a restart drops.
+        fates: only transactions with these are wanted.
     """
     commits = 0
     for one in transactions_of(entries):
@@ -60,8 +68,17 @@ FATES = {
 def lost_row(
     entry: Entry, stream: LogStream, lives: TableLives, presentation: Presentation, log: str
 ) -> Row:
-    """Return a change outside of the log that a restart reads; ``stream`` is where it stands."""
-    # Where it stands in the log is not known: the table is that of the end.
+    """Return a change that stands outside of the log that a restart reads.
+
+    Args:
+        entry: the record.
+        stream: the part of the file in which it was found.
+        lives: the tables of the log.
+        presentation: shows values.
+        log: the name of the log.
+    """
+    # Its place in the log is not known: an offset after the last record gives the tables of the
+    # log's end.
     return Row(Fate.LOST, _change(entry, None, stream, lives, presentation, log, 1 << 62))
 
 
@@ -75,9 +92,18 @@ def _change(
     position: int,
     place: tuple[int, int] = (0, 0),
 ) -> Change:
-    """Return the change with the names of its table and columns as they are at a position.
+    """Return the change with the names of its table and columns.
 
-    ``place``: the number of its commit, and its own in that.
+    Args:
+        entry: the record.
+        xid: the branch that its transaction was prepared as.
+        stream: where it stands.
+        lives: the tables of the log.
+        presentation: shows values.
+        log: the name of the log.
+        position: the offset in the stream of the log at which tables have the wanted names.
+        place: the number of its commit, from 1, and its own number in it, from 0; both are 0 of
+            what is not committed.
     """
     number = lives.number(entry.table, position)
     table = lives.get(number) or TableName(lives.name(number))

@@ -65,8 +65,8 @@ class OpenedFile:
         """True where the header is that of a new database, before its first checkpoint.
 
         The engine writes it without a log, then with the first pages as its log. The free list and
-        the page index come with the first checkpoint, which moves the beginning of the log, as
-        closing and opening give it a later key. Source: ``PageStore.openNew``.
+        the page index come with the first checkpoint; that moves the beginning of the log, and
+        closing and opening give the log a later key. Source: ``PageStore.openNew``.
         """
         header = self.header
         return header is not None and (
@@ -86,14 +86,14 @@ class OpenedFile:
 
     @property
     def header_only(self) -> bool:
-        """True where the file is as long as the engine has made it before the second header."""
+        """True where the file has as much of page 0 as a crash leaves while it is first written."""
         if self.pages is None:
             return self.size in range(0, layout.PAGE_SIZE_OFFSET + 1, layout.MAGIC_SIZE)
         return self.pages.data == layout.encode_static_header(self.pages.static)
 
     @property
     def encrypted(self) -> bool:
-        """True where the pages cannot be read for that."""
+        """True where the file is encrypted, and was not decrypted: its pages cannot be read."""
         return self.pages is not None and self.pages.static.encrypted
 
     @property
@@ -113,8 +113,8 @@ class OpenedFile:
 def open_bytes(source: LogSource, options: ReadOptions) -> ByteSource:
     """Return the bytes of a database: its parts one after the other, decrypted with its password.
 
-    Parts after one that is missing are left out, as the engine does not open them either.
-    Where the password opens the file with no cipher, they are as they are.
+    Parts after one that is missing are left out, as the engine does not open them either. Where the
+    password opens the file with neither cipher, the bytes stay encrypted.
 
     Raises:
         LogUnreadableError: a file cannot be read.

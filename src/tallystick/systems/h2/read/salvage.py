@@ -1,9 +1,9 @@
 """Records that the engine does not reach: after damage, in dropped sections, in old logs.
 
-In: the pages of a file and its log. Out: parts of it that can be read as logs. A run is a
-sequence of whole data pages that follow each other in a trunk's list. Where a run begins inside a
-record, reading starts at the first offset from which records follow each other without a fault;
-what comes before belongs to a record whose beginning is lost.
+In: the pages of a file and its log. Out: parts of the file that can be read as logs. A run is here
+a sequence of whole data pages that follow each other in a trunk's list, and not of plain records.
+Where a run begins inside a record, reading starts at the first offset from which records follow
+each other without a fault; what comes before belongs to a record whose beginning is lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ TRIALS_MAX = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class PageRun:
-    """Data pages to read on their own, and what their records are to the log."""
+    """Data pages to read on their own.
+
+    Attributes:
+        pages: their numbers, in the order of the stream.
+        outcome: the outcome of whole records on them.
+        why: why they are no part of the log, in words.
+    """
 
     pages: tuple[int, ...]
     outcome: Outcome
@@ -45,15 +51,16 @@ def page_runs(pages: PageFile, stream: LogStream | None) -> Iterator[PageRun]:
     known: set[int] = set()
     if stream is not None:
         known.update(stream.data_pages)
-        yield from _cut(list(stream.lost), Outcome.VALID, "after damage", stream)
+        yield from _runs_of(list(stream.lost), Outcome.VALID, "after damage", stream)
         dropped = [page for page in stream.dropped if _is_data(pages, page)]
-        yield from _cut(dropped, Outcome.STALE, "in a dropped section", stream)
+        yield from _runs_of(dropped, Outcome.STALE, "in a dropped section", stream)
         known.update(stream.lost, dropped)
-    for pages_of_old in _old_trunks(pages, known):
+    for pages_of_old in _runs_of_old_logs(pages, known):
         yield PageRun(pages_of_old, Outcome.STALE, "left over from an earlier log")
 
 
-def _cut(ids: list[int], outcome: Outcome, why: str, stream: LogStream) -> Iterator[PageRun]:
+def _runs_of(ids: list[int], outcome: Outcome, why: str, stream: LogStream) -> Iterator[PageRun]:
+    """Yield data pages that the trunks of the log list, as runs of neighbours in these lists."""
     if not ids:
         return
     # Pages that were neighbours in the lists of the log stay together.
@@ -76,7 +83,11 @@ def _is_data(pages: PageFile, page: int) -> bool:
     )
 
 
-def _old_trunks(pages: PageFile, known: set[int]) -> Iterator[tuple[int, ...]]:
+def _runs_of_old_logs(pages: PageFile, known: set[int]) -> Iterator[tuple[int, ...]]:
+    """Yield runs of whole data pages that trunks list, without those that are ``known``.
+
+    What is yielded is known from then on.
+    """
     for trunk in whole_trunks(pages):
         row: list[int] = []
         for data in trunk.data_pages:
@@ -94,12 +105,15 @@ def _old_trunks(pages: PageFile, known: set[int]) -> Iterator[tuple[int, ...]]:
 def salvaged(
     pages: PageFile, stream: LogStream | None, zone: Zone
 ) -> Iterator[tuple[LogStream, PageRun]]:
-    """Yield the part that can be read of every run, and the run."""
+    """Yield of every run outside the log the part that can be read, and the run."""
     yield from _parts_of(pages, page_runs(pages, stream), zone)
 
 
 def parts_after(stream: LogStream, position: int, zone: Zone) -> Iterator[LogStream]:
-    """Yield what can be read of the pages of the log after the one with a stream position."""
+    """Yield what can be read of the log from the page after the one that holds a stream offset.
+
+    The pages are those of the log itself, which the engine does not reach, though they are whole.
+    """
     behind = stream.data_pages[position // stream.body_size + 1 :]
     runs = [PageRun(tuple(behind), Outcome.VALID, "after damage")] if behind else []
     return (part for part, _ in _parts_of(stream.pages, runs, zone))
@@ -131,6 +145,7 @@ def _beginning(part: LogStream, zone: Zone, trials: int) -> int | None:
 
 
 def _is_valid(scan: Scan) -> bool:
+    """Return whether the first records of a scan, `PROOF_RECORDS` or up to its end, are whole."""
     seen = 0
     for entry in scan.entries():
         if entry.type == INCOMPLETE:

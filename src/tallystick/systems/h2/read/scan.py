@@ -84,7 +84,15 @@ class Buffers:
             self.rows += bytes(2 * (len(self.rows) + size) - len(self.rows))
 
     def restore(self, size: int, stored: bytes | memoryview) -> str:
-        """Put in the image of a page, of a stated size; return what is wrong with it."""
+        """Expand an undo image at the start of ``rows``, as the engine does; it may be damaged.
+
+        Args:
+            size: as the record states it, `UNDO_RAW` and `UNDO_EMPTY` included.
+            stored: the bytes after it.
+
+        Returns:
+            What is wrong with the image; empty if nothing is.
+        """
         fault = ""
         if size == UNDO_RAW:
             self.rows[: self.page_size] = stored
@@ -106,9 +114,10 @@ class Scan:
     """The state of one scan: iterate over `entries` once, then look at `end`.
 
     Attributes:
-        before: records of the log before the place where it begins, `LogStream.skip`.
-        sections: checkpoints before it.
-        buffers: what the records before it have left in the engine's buffers.
+        before: records of the log before the place where the scan begins, `LogStream.skip`.
+        sections: checkpoints before that place.
+        buffers: the engine's buffers as the records before that place have left them; the scan
+            writes to them. None for new ones.
     """
 
     stream: LogStream
@@ -120,7 +129,7 @@ class Scan:
     _buffers: Buffers = field(init=False)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield every record in order; a run of no-ops as one."""
+        """Yield every record in order; no-ops in a row as one."""
         self._buffers = self.buffers or Buffers(self.stream.pages.page_size)
         pos, section = self.before, self.sections
         for entry in self._walk():
@@ -166,7 +175,10 @@ class Scan:
         self.end = ScanEnd(f"quiet: end of stream (key={self.stream.end_key} eof={known})")
 
     def _odd(self, entry: Entry, data: bytes, at: int) -> str:
-        """Return how a record that the stream ends inside is none that the engine had begun."""
+        """Return why the engine cannot have begun the record inside which the stream ends.
+
+        Empty if it can have. ``at``: the offset in ``data`` after the type of the record.
+        """
         page_size = self.stream.pages.page_size
         if entry.code == Type.UNDO and entry.size > page_size:
             return f"the stream ends inside an undo image of {entry.size} bytes"
@@ -241,6 +253,7 @@ class Scan:
         return at
 
     def _row_values(self, row: bytes) -> tuple[tuple[Value | None, ...], int]:
+        """Return the values of a row as the engine reads them, and how many bytes that takes."""
         try:
             return decode_row(row, self.zone)
         except IndexError:
@@ -300,6 +313,7 @@ def _exactly(data: bytes, at: int, count: int) -> bytes:
 
 
 def _cut(entry: Entry, window: _Window, fault: str) -> Entry:
+    """Return the entry as one that is cut off: with all that follows in the stream."""
     entry.type = INCOMPLETE
     entry.length = window.stream.size - entry.start
     entry.fault = fault
@@ -307,7 +321,13 @@ def _cut(entry: Entry, window: _Window, fault: str) -> Entry:
 
 
 class _Window:
-    """A piece of the stream that grows by pages until one record fits."""
+    """The stream bytes that are joined now: more pages are joined until the next record fits.
+
+    Attributes:
+        data: the bytes.
+        at: the offset in them of the next record.
+        next_page: the number in the stream of the data page after them.
+    """
 
     def __init__(self, stream: LogStream) -> None:
         self.stream = stream
@@ -318,11 +338,12 @@ class _Window:
 
     @property
     def position(self) -> int:
-        """Stream position of ``data[at]``."""
+        """The offset in the stream of ``data[at]``."""
         return self.next_page * self.stream.body_size - len(self.data) + self.at
 
     @property
     def whole(self) -> bool:
+        """True where the bytes go on to the end of the stream."""
         return self.next_page >= len(self.stream.data_pages)
 
     def read(self, decode: Callable[[bytes, int], int]) -> None:

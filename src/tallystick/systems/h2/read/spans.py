@@ -14,7 +14,8 @@ from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.read.files import OpenedFile
 from tallystick.systems.h2.read.stream import AT_ONCE, DataFault, LogStream, PageFile, TrunkEnd
 
-_Judgement = tuple[Outcome, str, str]
+_Sorted = tuple[Outcome, str, str]
+"""The outcome of a page, what it is, and why it has that outcome; empty where that is plain."""
 
 _KINDS = {
     layout.DATA_LEAF: "table page",
@@ -41,28 +42,29 @@ def spans_of(opened: OpenedFile) -> tuple[Span, ...]:
 
 
 def _page_spans(opened: OpenedFile, pages: PageFile) -> Iterator[Span]:
-    judged = _log_pages(opened.stream) if opened.stream is not None else {}
+    known = _log_pages(opened.stream) if opened.stream is not None else {}
     for page_id in (0, *layout.VARIABLE_HEADER_PAGES):
         if pages.exists(page_id):
-            judged[page_id] = _header(opened, pages, page_id)
+            known[page_id] = _header(opened, pages, page_id)
     place = 0
-    for judgement, run in groupby(_judgements(pages, judged)):
-        length = sum(1 for _ in run) * pages.page_size
-        yield Span(place, length, *judgement)
+    for one, neighbours in groupby(_every_page(pages, known)):
+        length = sum(1 for _ in neighbours) * pages.page_size
+        yield Span(place, length, *one)
         place += length
     if place < opened.size:
         reason = "the file ends inside a page; the engine ignores the fragment"
         yield Span(place, opened.size - place, Outcome.TORN, "fragment of a page", reason)
 
 
-def _judgements(pages: PageFile, judged: dict[int, _Judgement]) -> Iterator[_Judgement]:
+def _every_page(pages: PageFile, known: dict[int, _Sorted]) -> Iterator[_Sorted]:
+    """Yield what every page of the file is, in order; ``known`` has some of them by number."""
     for page_id in range(pages.page_count):
         if page_id % AT_ONCE == 0:
             let_go(pages.data, page_id * pages.page_size)
-        yield judged.get(page_id) or _other(pages, page_id)
+        yield known.get(page_id) or _other(pages, page_id)
 
 
-def _header(opened: OpenedFile, pages: PageFile, page_id: int) -> _Judgement:
+def _header(opened: OpenedFile, pages: PageFile, page_id: int) -> _Sorted:
     if page_id == 0:
         if pages.static.magic_ok:
             return Outcome.VALID, "static header", ""
@@ -75,28 +77,31 @@ def _header(opened: OpenedFile, pages: PageFile, page_id: int) -> _Judgement:
     return Outcome.VALID, "variable header", ""
 
 
-def _log_pages(stream: LogStream) -> dict[int, _Judgement]:
-    judged: dict[int, _Judgement] = {}
+def _log_pages(stream: LogStream) -> dict[int, _Sorted]:
+    """Return what the pages are that the log lists, by number."""
+    found: dict[int, _Sorted] = {}
+    # A damaged log may list a page twice: what the engine uses comes later, and replaces the rest.
     for page in stream.dropped:
-        judged[page] = (Outcome.STALE, "log data page", "its section was dropped")
+        found[page] = (Outcome.STALE, "log data page", "its section was dropped")
     for page in stream.after_end:
-        judged[page] = _after_end(stream, page)
+        found[page] = _after_end(stream, page)
     if stream.fault is not None and stream.pages.exists(stream.fault_page):
-        judged[stream.fault_page] = _ending(stream)
+        found[stream.fault_page] = _ending(stream)
     for page in stream.data_pages:
-        judged[page] = (Outcome.VALID, "log data page", "")
+        found[page] = (Outcome.VALID, "log data page", "")
     for trunk in stream.chain.trunks:
-        judged[trunk.page] = (Outcome.VALID, "log trunk page", "")
+        found[trunk.page] = (Outcome.VALID, "log trunk page", "")
     if stream.chain.end is TrunkEnd.CHECKSUM:
-        judged[stream.chain.end_page] = (
+        found[stream.chain.end_page] = (
             Outcome.CORRUPT,
             "log trunk page",
             "its checksum is wrong",
         )
-    return judged
+    return found
 
 
-def _ending(stream: LogStream) -> _Judgement:
+def _ending(stream: LogStream) -> _Sorted:
+    """Return what the page is that ended the stream."""
     if stream.fault in _DAMAGES or stream.lost:
         return Outcome.CORRUPT, "log data page", f"the log breaks off here: {stream.fault}"
     if stream.fault is DataFault.EMPTY:
@@ -104,7 +109,8 @@ def _ending(stream: LogStream) -> _Judgement:
     return Outcome.STALE, "log data page", f"the log ends here: {stream.fault}"
 
 
-def _after_end(stream: LogStream, page: int) -> _Judgement:
+def _after_end(stream: LogStream, page: int) -> _Sorted:
+    """Return what a page is that the log lists after the one that ended the stream."""
     if page in stream.lost:
         return Outcome.VALID, "log data page", "whole, but after damage: the engine drops it"
     if stream.pages.exists(page) and stream.pages.page(page)[0] == layout.EMPTY:
@@ -112,7 +118,8 @@ def _after_end(stream: LogStream, page: int) -> _Judgement:
     return Outcome.STALE, "log data page", "listed after the end of the log"
 
 
-def _other(pages: PageFile, page_id: int) -> _Judgement:
+def _other(pages: PageFile, page_id: int) -> _Sorted:
+    """Return what a page is that is no header, and that the log does not list."""
     page = pages.page(page_id)
     kind = page[0] & ~layout.LAST
     if page[0] == layout.EMPTY:

@@ -214,6 +214,7 @@ class LogStream:
     pages: PageFile
     chain: TrunkChain
     data_pages: list[int]
+    """Numbers of the data pages of the log; the stream is their bodies, one after the other."""
     dropped: list[int] = field(default_factory=list)
     """Data pages listed before the first one of the log: dropped sections."""
     after_end: list[int] = field(default_factory=list)
@@ -223,8 +224,9 @@ class LogStream:
     end_key: int = 0
     end_of_file: bool = True
     lost: dict[int, None] = field(default_factory=dict)
-    """Data pages of this log after its end, in stream order, and the damaged one that ended it
-    if it still says that it is one: they were written, so the log was longer once."""
+    """Data pages of this log that the engine does not read though they were written, so that the
+    log was longer once: those after its end, and the damaged page that ended it, if it still says
+    that it is one of them. A dict, as a set that keeps the order of the stream."""
     misnamed: str = ""
     """Why the header that names this log cannot be right; empty where it can."""
     skip: int = 0
@@ -257,7 +259,10 @@ class LogStream:
         return len(self.data_pages) * self.body_size
 
     def place(self, position: int) -> tuple[int, int]:
-        """Return page and offset in it of a stream byte; the end of a page names the next one."""
+        """Return the page of a stream byte, and the offset in the page.
+
+        Of the end of the stream it is the first byte of the page that ended the stream.
+        """
         index, rest = divmod(position, self.body_size)
         page = self.data_pages[index] if index < len(self.data_pages) else self.fault_page
         return page, rest + layout.DATA_START
@@ -307,6 +312,13 @@ def open_stream(pages: PageFile, header: VariableHeader) -> LogStream:
 
 
 def _follow(stream: LogStream, listed: list[int], start: int) -> None:
+    """Find the data pages of the log, why they end, and which pages are lost after the end.
+
+    Args:
+        stream: takes what is found.
+        listed: the data pages that its trunks list.
+        start: the number among these of the first one of the log.
+    """
     keys = array("q")
     for trunk in stream.chain.trunks:
         keys.extend(repeat(trunk.key, len(trunk.data_pages)))
@@ -314,6 +326,7 @@ def _follow(stream: LogStream, listed: list[int], start: int) -> None:
     stream.data_pages = listed[start:at]
     if at < len(listed):
         key, page = keys[at], listed[at]
+        # A page without a fault ends the stream only where more are listed than the file has.
         fault = data_fault(stream.pages, page, key) or DataFault.REPEATED
         stream.fault, stream.fault_page, stream.end_key = fault, page, key
         stream.end_of_file = fault not in (DataFault.OUTSIDE, DataFault.CHECKSUM)
@@ -346,9 +359,10 @@ def _misnamed(chain: TrunkChain, header: VariableHeader) -> str:
 
 
 def _listed_after(pages: PageFile, last: int, key: int) -> Iterator[tuple[int, int]]:
-    """Yield what trunk pages list that follow page ``last`` by their own fields.
+    """Yield log key and number of every data page that is listed by trunks after page ``last``.
 
-    They are looked for in the whole file, as the page before them leads elsewhere.
+    Trunks that name it as the one before them, with this log key, are looked for in the whole file:
+    its own field leads elsewhere.
     """
     for trunk in whole_trunks(pages):
         if (trunk.previous, trunk.key) == (last, key):
@@ -392,7 +406,7 @@ def _count_whole(pages: PageFile, keys: array[int], ids: list[int]) -> int:
 def _pages_of_trunk(pages: PageFile, trunk: int, key: int) -> list[int]:
     """Return the whole data pages that name this trunk page and log key, looking at every page.
 
-    It is for a trunk page that cannot be read any more.
+    So pages are found that are listed by a trunk page which cannot be read any more.
     """
     if trunk <= 0:
         return []

@@ -36,8 +36,9 @@ _IN_FILE: Final = re.compile(r"file:table=(-?\d+),id=(-?\d+),length=(-?\d+)(,pac
 _MARKS_END, _ALIGNED, _FILL_MIN = 3 * MAGIC_SIZE, 16, 2
 """A file of a large object: marks, then blocks, each filled with at least two bytes."""
 _LENGTH: Final = struct.Struct(">i")
-_NO_LETTER, _TWO_UNITS = bytes(range(0x80, 0xC0)), bytes(range(0xF0))
-"""Bytes of UTF-8 that begin no letter, and those that begin none which is two units in Java."""
+_NO_LETTER, _NO_PAIR = bytes(range(0x80, 0xC0)), bytes(range(0xF0))
+"""Bytes of UTF-8 that begin no letter; and those that begin none of the letters which Java counts
+as two. Without them the bytes that do are left, and can be counted."""
 
 
 class LobFile(NamedTuple):
@@ -104,7 +105,7 @@ def surroundings_of(
 
 
 def _renamed(first: str, parts: dict[int, str]) -> Iterator[Part]:
-    """Yield the part that a file is of which the end of the name has letters of another case."""
+    """Yield a part if a file's name ends as that of another store, or not in small letters."""
     for path in (first, *parts.values()):
         name = logical_name(path)
         if name.lower().endswith(MV_SUFFIX):
@@ -236,7 +237,7 @@ def _is_whole(data: Bytes, lob: LobFile) -> bool:
             held += _LENGTH.unpack_from(data, at + _LENGTH.size)[0]
         elif lob.text:
             block = bytes(data[at + head : at + head + size])
-            held += len(block.translate(None, _NO_LETTER)) + len(block.translate(None, _TWO_UNITS))
+            held += len(block.translate(None, _NO_LETTER)) + len(block.translate(None, _NO_PAIR))
         else:
             held += size
         at += head + size + _FILL_MIN

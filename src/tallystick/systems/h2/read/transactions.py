@@ -37,10 +37,12 @@ class LoggedTransaction:
     """The entries of one transaction of a session.
 
     Attributes:
-        last: the entry that decides its state.
-        names: those it prepared under, the last one in force.
+        changes: the entries of its changes; empty where the log was read in runs: see `count`.
+        names: those under which it was prepared; the last one is in force.
         prepared_at: how many changes come before the last prepare record.
+        records: how many records it has.
         bytes: of all its records.
+        last: its last record that is no change: it decides the state.
     """
 
     session: int
@@ -52,7 +54,7 @@ class LoggedTransaction:
     state: State = State.ACTIVE
     last: Entry | None = None
     count: int = 0
-    """Changes, of which `changes` may have none: their entries are not made in a plain log."""
+    """How many changes it has."""
     by_hand: bool = False
     """True if the record that ends it was written by hand over its prepare record."""
     begin: tuple[int, int] = (0, 0)
@@ -119,7 +121,10 @@ class LoggedTransaction:
 
 
 class Tracker:
-    """Transactions of a log whose entries come one after the other."""
+    """Transactions of a log whose entries come one after the other.
+
+    `runs.transactions.Ledger` does the same with chunks.
+    """
 
     def __init__(self, by_hand: Callable[[], Collection[int]] = tuple) -> None:
         self._by_hand = by_hand
@@ -127,7 +132,10 @@ class Tracker:
         self._filled = False
 
     def add(self, entry: Entry) -> LoggedTransaction | None:
-        """Take the next entry; return the transaction that it ends, if that is to be listed."""
+        """Take the next entry; return the transaction that it ends.
+
+        None if it ends none, or one without changes and without a name, which is not listed.
+        """
         filled, self._filled = self._filled, _is_fill(entry)
         if entry.type == INCOMPLETE or entry.code not in SESSION_TYPES:
             return None
@@ -226,7 +234,10 @@ class _LoneEnds:
 
 
 def _ends_beside(window: _Window) -> tuple[int, ...] | None:
-    """Return where ends are that may be the cause of a fill; None if it has another cause."""
+    """Return where COMMITs and ROLLBACKs stand that may be the cause of the fill in the middle.
+
+    None if it has another cause; empty if it has none that can be seen.
+    """
     _, fill_before, before, _, after, fill_after = window
     if after is None or after.type in (INCOMPLETE, UNKNOWN):
         return None
@@ -239,7 +250,10 @@ def _ends_beside(window: _Window) -> tuple[int, ...] | None:
 
 
 def _is_over_prepare(window: _Window) -> bool:
-    """Return True if a fill beside a COMMIT has no cause but a prepare record in its place."""
+    """Return True if a fill beside the COMMIT in the middle has no cause but one.
+
+    The cause is a prepare record that stood where the COMMIT stands.
+    """
     first, before, fill, _, fill_after, after = window
     if not _is_fill(fill):
         return False
@@ -269,6 +283,7 @@ def _is_fill(entry: Entry | None) -> bool:
 
 
 def _end_state(one: LoggedTransaction, entry: Entry) -> State | None:
+    """Return the state that a transaction ends in with its last entry; None if it goes on."""
     if entry.code == Type.COMMIT:
         return State.ROLLED_BACK if was_compensated(one) else State.COMMITTED
     # The rollback of a second prepare leaves the first one in doubt.
