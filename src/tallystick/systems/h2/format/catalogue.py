@@ -72,10 +72,15 @@ _LARGE = re.compile(r"(?:TINY|MEDIUM|LONG|N)?(?:BLOB|CLOB|TEXT)\b|IMAGE\b|OID\b"
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """Name of a table and of its columns; ``columns`` is empty where they are not known.
+    """The name of a table, and its columns.
 
-    ``types`` are those of the columns as the SQL states them; of a domain that which it stands for.
-    ``key`` has the columns of the primary key, in its order; ``quoted`` is the name in statements.
+    Attributes:
+        name: without quotes.
+        columns: their names; empty where they are not known.
+        types: their types, as the SQL states them; in place of a domain the type that it stands
+            for.
+        key: the columns of the primary key, in its order.
+        quoted: the name as it stands in statements.
     """
 
     name: str
@@ -207,7 +212,8 @@ _NO_LOB_FILES_BUILD = 176
 _LAST_JULIAN_BUILD = 199
 """Releases up to 1.4.199 count days before 1582 in the Julian calendar, as Java does."""
 _LIFE = 1 << 32
-"""What an earlier life of a number adds to it, so that each is a number of its own."""
+"""What tells tables that had the same number: the first one has this added to it, the next one two
+times this, and so on; the last one has the number itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +241,20 @@ class TableLives:
         return table if life == len(births) else table + (life + 1) * _LIFE
 
     def numbers(self, tables: Any, positions: Any) -> Any:
-        """Return `number` of each of some tables, as an array; ``positions`` ascend."""
+        """Return for each record the `number` of its table.
+
+        Args:
+            tables: an array of the tables of records that follow each other.
+            positions: an array of the offsets of these records in the stream.
+
+        Returns:
+            ``tables`` itself, or a copy where a table was dropped after some record.
+        """
         import numpy as np
 
         found = tables
         for table, births in self.births.items():
+            # Nothing is to be done after the last birth, which is where most records stand.
             if len(positions) and positions[0] < births[-1]:
                 own = np.flatnonzero(tables == table)
                 lives = np.searchsorted(np.array(births), positions[own], "right")
@@ -259,6 +274,7 @@ class TableLives:
         if known is not None:
             return known.name
         life, table = divmod(number, _LIFE)
+        # Of the page index, whose number is negative, the quotient is -1.
         return f"{table}#{life - 1}" if life > 0 else str(number)
 
     @property
@@ -290,6 +306,7 @@ class Catalogue:
     def apply(self, entry: Entry) -> None:
         """Take in a change of the catalogue, or of the page index."""
         if entry.table == TABLE_META:
+            # The key of a row of the page index is the id of the table plus 1.
             # The page index has a new row, too, when a root page is moved: SYS has its row then.
             if entry.code == Type.ADD and (table := entry.key - 1) not in self._described:
                 self._births.setdefault(table, []).append(entry.start)

@@ -117,7 +117,7 @@ def encode_free_log(pages: list[int]) -> bytes:
 
 
 def decode_keyed_row(data: Bytes, at: int) -> tuple[int, bytes, int]:
-    """Return the key and the bytes of an added row, and the offset after it.
+    """Return the key and the bytes of an added row whose key is at ``at``, and the offset after it.
 
     Raises:
         IndexError: the data end before.
@@ -131,7 +131,7 @@ def decode_keyed_row(data: Bytes, at: int) -> tuple[int, bytes, int]:
 
 
 def begun_row(data: Bytes, at: int) -> bytes:
-    """Return what the data hold of an added row, from the place of its key on.
+    """Return as much as the data hold of the bytes of an added row, whose key is at ``at``.
 
     Raises:
         IndexError: the data end before the row begins.
@@ -146,11 +146,18 @@ def begun_row(data: Bytes, at: int) -> bytes:
 
 @dataclass(slots=True)
 class Entry:
-    """One record of a scan, or one run of no-ops.
+    """One record of a scan, or no-ops in a row as one; `read.records` makes a `Record` of it.
 
-    ``pos`` counts records from 1, no-ops included; ``section`` counts checkpoints seen before;
-    ``start`` and ``length`` are bytes of the stream. Only the fields of its type are set.
-    ``fault`` says what is wrong with it, and is empty where nothing is.
+    Only the fields of its type are set.
+
+    Attributes:
+        pos: its position in the log: records count from 1, no-ops included.
+        section: the number of checkpoints before it.
+        code: its first byte.
+        start: its offset in the stream.
+        length: its bytes.
+        type: the name of its `Type`, or `INCOMPLETE` or `UNKNOWN`.
+        fault: what is wrong with it; empty where nothing is.
     """
 
     pos: int
@@ -160,7 +167,7 @@ class Entry:
     length: int = 0
     type: str = ""
     count: int = 1
-    """Records in a run of no-ops."""
+    """How many records it is: no-ops in a row are one entry."""
     session: int = 0
     table: int = 0
     key: int = 0
@@ -178,7 +185,7 @@ class Entry:
     pages: tuple[int, ...] = ()
     fault: str = ""
     odd: str = ""
-    """How a record that is cut off is no beginning of one that the engine writes."""
+    """Of a record that is cut off: why the engine cannot have begun it so; empty if it can have."""
 
     @property
     def session_bound(self) -> bool:

@@ -188,7 +188,7 @@ def decode_static_header(head: bytes | memoryview, file: str) -> StaticHeader:
             advice="The engine would replace this file by a new, empty database: copy it first",
         )
     magic, _, inner, size, write, read = STATIC_HEADER.unpack_from(head)
-    if is_encrypted(head):  # nothing after it can be read
+    if is_encrypted(head):  # the page size is encrypted as well
         return StaticHeader(PAGE_SIZE_DEFAULT, encrypted=True)
     advice = (
         "The engine refuses the file; type tallystick repair FILE --to COPY, which writes page 0 "
@@ -212,6 +212,7 @@ def decode_static_header(head: bytes | memoryview, file: str) -> StaticHeader:
             found=str(size),
             advice=advice,
         )
+    # The engine tells an encrypted file by its inner text alone, damaged or not.
     return StaticHeader(size, write, read, magic == MAGIC, inner != MAGIC)
 
 
@@ -226,7 +227,7 @@ def decode_variable_header(page: bytes | memoryview) -> VariableHeader | None:
 def checksum(page: bytes | bytearray | memoryview, page_id: int) -> tuple[int, int]:
     """Return the two checksum bytes: a sum over seven bytes of the page, mixed with its id."""
     size = len(page)
-    # Of an array of bytes each is a number of eight bits, whose sum would overflow.
+    # As Python's numbers: those of a NumPy array have eight bits, and their sum would overflow.
     first = 255 + int(page[0])
     second = 255 + first
     for at in (6, size // 2 - 1, size // 2, size - 2, size - 1):

@@ -126,7 +126,9 @@ def pack(page: Any, out: Any, places: Any) -> int:
 
 @lazy_kernel
 def unpack(source: Any, out: Any, size: int) -> tuple[int, int, int]:
-    """Expand ``source`` into the first ``size`` bytes of ``out``, whatever becomes of it.
+    """Expand ``source`` into the first ``size`` bytes of ``out``; damaged, as far as that goes.
+
+    The tests are the engine's, whose bounds are those of its buffer, ``out``, not ``size``.
 
     Returns:
         Bytes taken, bytes written, and how it ended (`WHOLE` and the numbers after it).
@@ -158,7 +160,7 @@ def unpack(source: Any, out: Any, size: int) -> tuple[int, int, int]:
         at += 1
         if distance > done:
             return at, done, BEFORE_PAGE
-        if done + length >= capacity:
+        if done + length >= capacity:  # the engine refuses the last byte as well
             return at, done, REFERENCE_OVER
         repeat(out, done, distance, length)
         done += length
@@ -171,9 +173,11 @@ def put(source: Any, at: int, out: Any, done: int, length: int) -> None:
 
 
 def repeat(out: Any, done: int, distance: int, length: int) -> None:
-    """Copy bytes that stand ``distance`` before ``done`` to there; they may reach into them."""
+    """Copy ``length`` bytes to ``done`` from ``distance`` before it.
+
+    Where ``length`` is larger than ``distance``, bytes that were just copied are copied again.
+    """
     seen = out[done - distance : done]
-    # What they reach into repeats what is there from before.
     out[done : done + length] = (seen * (length // distance + 1))[:length]
 
 
@@ -211,6 +215,7 @@ class LateKernel:
 
     def _compile(self) -> None:
         compiled = compiled_of(self.loop)
+        # Without numba it is a plain function still: the loop itself is called with the buffers.
         if not isinstance(compiled, FunctionType):
             from numpy import asarray
 

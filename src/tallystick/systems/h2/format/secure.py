@@ -63,6 +63,7 @@ def decrypted_object(data: Bytes, password: str) -> bytearray | None:
 
 
 def _key_and_cipher(data: Bytes, password: str) -> tuple[bytes, _Cipher] | None:
+    """Return the key, and the cipher by which the inner text of a file is clear; None for none."""
     key = _file_key(password, bytes(data[BLOCK : 2 * BLOCK]))
     opens = (
         cipher
@@ -82,8 +83,10 @@ def _file_key(password: str, salt: bytes) -> bytes:
 
 
 def _whole(data: Bytes, key: bytes, cipher: _Cipher) -> bytearray:
+    """Return the clear bytes of a database."""
     clear = bytearray(data)
     clear[2 * BLOCK : _HEADER] = layout.MAGIC
+    # The page size stands in the first bytes, and tells which pages were never written.
     first = slice(_HEADER, layout.PAGE_SIZE_MIN)
     clear[first] = _decrypt(data, first.start, first.stop, key, cipher)
     size = layout.STATIC_HEADER.unpack_from(clear)[3]
@@ -100,7 +103,7 @@ def _whole(data: Bytes, key: bytes, cipher: _Cipher) -> bytearray:
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges without those that only go on."""
+    """Return ranges with neighbours as one, up to `_PIECE` bytes: so the cipher is called less."""
     joined: list[tuple[int, int]] = []
     for begin, end in ranges:
         if joined and joined[-1][1] == begin and end - joined[-1][0] <= _PIECE:
@@ -111,10 +114,13 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _decrypt(data: Bytes, begin: int, end: int, key: bytes, cipher: _Cipher) -> bytes:
+    """Return the clear bytes of whole blocks from ``begin`` to ``end``."""
+    # The vector of a block: for each half its offset divided by 8, encrypted with a key of its own.
     places = range(begin >> 3, end >> 3)
     vectors = b"".join(place.to_bytes(8, "big") for place in places)
     vectors = cipher(hashlib.sha256(key).digest()[:_KEY], vectors, False)
     clear = cipher(key[:_KEY], bytes(data[begin:end]), True)
+    # As one number each: an XOR of all bytes without a loop over them.
     number = int.from_bytes(clear) ^ int.from_bytes(vectors)
     return number.to_bytes(end - begin)
 
