@@ -1,4 +1,4 @@
-"""The page index and the statements of the catalog, held against each other after redo.
+"""The page index and the statements of the catalogue, held against each other after redo.
 
 In: rows of the page index by id, and the rows of SYS. Out: what of them the engine never leaves, in
 words. Each commit of a change of a schema leaves both in step, but for an empty table that
@@ -36,7 +36,13 @@ _Row = tuple[Value | None, ...]
 def contradictions(
     meta: Mapping[int, MetaRow], catalog: Iterable[_Row], log_pages: Container[int]
 ) -> Iterator[str]:
-    """Yield what the engine never leaves in the page index and in the catalog."""
+    """Yield what the engine never leaves in the page index and in the catalogue.
+
+    Args:
+        meta: the rows of the page index after redo, by id.
+        catalog: the rows of SYS after redo.
+        log_pages: the pages that the log uses.
+    """
     roots = Counter(row.root for row in meta.values() if row.root)
     yield from (f"page {root} is the root of two indexes" for root, n in roots.items() if n > 1)
     for root in roots:
@@ -78,7 +84,13 @@ def _statement(values: _Row) -> tuple[int, int, str] | None:
 def _unpaired(
     tables: set[int], indexes: set[int], statements: Mapping[int, tuple[int, str]]
 ) -> Iterator[str]:
-    """Yield tables and indexes of the one that the other has not."""
+    """Yield tables and indexes that have a statement and no pages, or pages and no statement.
+
+    Args:
+        tables: those of the page index.
+        indexes: those of the page index.
+        statements: type and text of each statement of the catalogue, by id.
+    """
     of_tables = {one: sql for one, (kind, sql) in statements.items() if kind == _TABLE}
     of_indexes = {one: sql for one, (kind, sql) in statements.items() if kind == _INDEX}
     cached = {one for one, sql in of_tables.items() if sql.startswith(_CACHED)}

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tallystick.systems.h2.runs.transactions import Ledger
 
 _GUESSED = (INCOMPLETE, UNKNOWN)
-_ENDED = (State.COMMITTED, State.PREPARED)
+_PROMISED = (State.COMMITTED, State.PREPARED)
+"""States in which the engine has acknowledged something."""
 _PAGE_ENDS = (Type.CHECKPOINT, Type.PREPARE_COMMIT)
 """Records after which a page is filled with zeros and the log goes on with the next one."""
 
@@ -58,17 +59,19 @@ class LogDigest:
         faults: by the code of their finding, in the order in which they were met.
         last: the last entry but no-ops.
         filled: no-ops follow the last entry.
-        after_fill: stream positions of records that follow no-ops inside a page.
-        known_to: the stream position after the last record of a known type.
+        after_fill: where in the stream records begin that follow no-ops inside a page.
+        known_to: the offset in the stream after the last record of a known type.
         states: transactions by state.
         prepared: transactions in doubt.
         uncommitted: how many transactions changed something and did not end.
         oldest: of these and of those in doubt, the one that began first.
-        versions_differ_from: the position of the first damaged row with a value of a type that not
-            every version of the engine knows: what it takes for the next record depends on that.
-            Or of the first row of the page index with a value that versions convert to a number.
+        versions_differ_from: the position of the first record that versions of the engine read
+            differently: a damaged row with a value of a type that not all of them know, as what is
+            taken for the next record depends on that; or a row of the page index with a value that
+            each converts to a number in its own way. None if there is none.
         count: records that were read in runs, and one by one.
-        odd_rows: an added row was read one by one in a log that is read in runs.
+        odd_rows: an added row was read one by one in a log that is read in runs. Not the rows that
+            the engine never writes, which `Tables.odd_rows` tells of.
     """
 
     stream: LogStream
@@ -91,8 +94,8 @@ class LogDigest:
 
     @property
     def decided(self) -> int:
-        """Transactions that are committed or in doubt."""
-        return sum(self.states[state] for state in _ENDED)
+        """How many transactions are committed or in doubt: the engine has acknowledged them."""
+        return sum(self.states[state] for state in _PROMISED)
 
     @property
     def flushed_end(self) -> bool:
@@ -151,6 +154,7 @@ class LogDigest:
         self.oldest = min(
             (one for one in rest if one.count), key=lambda one: one.begin, default=None
         )
+        # A log in runs has all its transactions in the ledger, any other one in the tracker.
         if self._ledger is not None:
             self.oldest = self._ledger.oldest()
             active, changed = self._ledger.active()

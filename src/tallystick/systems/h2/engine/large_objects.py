@@ -88,10 +88,14 @@ class LargeObjects:
         self._ids = {one.name: index for index, one in names.items()}
 
     def content(self, number: int, position: int) -> bytes | None:
-        """Return the bytes of an object that a record at an offset in the stream names.
+        """Return the bytes of an object; None where one of its blocks is not there.
 
-        None where one of its blocks is not there. The number of an object that was removed is
-        given again: the last one that has it before the record is meant.
+        The number of an object that was removed is given again: of those that had it, the last one
+        before the record is meant.
+
+        Args:
+            number: the number of the object.
+            position: the offset in the stream of the record that names it.
         """
         parts = self._parts.get(number, [])
         end = bisect_left(parts, position, key=itemgetter(0))

@@ -2,7 +2,7 @@
 
 In: an `OpenedFile`. Out: an `EngineResult`: recovery and an `Opening`. Redo is simulated on table
 ids and row keys only, which is what decides. Two things are not examined: what redo does to the
-pages of indexes, and SQL in the catalog beyond its quoting.
+pages of indexes, and SQL in the catalogue beyond its quoting.
 Source: docs/formats/h2.md, "What recovery does" and "What the engine does not say".
 """
 
@@ -72,7 +72,7 @@ class Opening:
 
     Attributes:
         error_code: the engine's number of the error; 0: it opens.
-        stages: the recovery stages that ran to their end.
+        stages: the recovery stages that ran to their end, but for stage 1: it reads no records.
         read: the position of the last record that stage 0 read; it applied those before it.
         redone_before: the position where redo ended; 0: it never began.
         partial: why redo stopped early although the database opens; ``partial_at``: the byte
@@ -80,7 +80,8 @@ class Opening:
         replaced: the engine would discard the file and start a new one.
         catalog: rows of SYS by key.
         births: as `TableLives.births`.
-        emptied: tables whose root page is zeroed without an image in the log, to that page.
+        emptied: tables whose root page is zeroed without an image in the log, to that page. Not
+            the tables that redo empties, which are `Redo.emptied`.
         had_rows: those of ``emptied`` that had rows.
         damaged_pages: table pages that the database has before redo and that are damaged, and
             why: the engine fails, or finds other rows, when it comes to them.
@@ -89,8 +90,8 @@ class Opening:
             the engine never writes.
         odd_changes: changes of rows that redo meets and the engine never writes, to how many, and
             the byte offset of the first one's record.
-        odd_sql: a statement of the catalog with bytes that the engine never writes into one.
-        odd_catalog: what else of the catalog and the page index the engine never leaves.
+        odd_sql: a statement of the catalogue with bytes that the engine never writes into one.
+        odd_catalog: what else of the catalogue and the page index the engine never leaves.
     """
 
     error_code: int = 0
@@ -200,10 +201,12 @@ def judge(file: OpenedFile, log: LogPieces | None) -> EngineResult:
 
 
 def _failed(code: int, error: str, *stages: int, read: int = EVERY) -> Opening:
+    """Return an opening that ends with an error before redo; the rest is as in `Opening`."""
     return Opening(error_code=code, error=error, stages=stages, read=read, redone_before=0)
 
 
 def _header_refusal(pages: PageFile) -> Opening | None:
+    """Return what comes of the file if its headers stop the engine; None if they do not."""
     static = pages.static
     if pages.page_count < layout.PAGE_COUNT_MIN and not static.encrypted:
         return Opening(replaced=True, read=0, redone_before=0)
@@ -219,6 +222,7 @@ def _header_refusal(pages: PageFile) -> Opening | None:
 
 
 def _log_refusal(stream: LogStream, recovery: Recovery) -> Opening | None:
+    """Return the error with which the log stops stage 0 or 1; None if it does not."""
     if recovery.end.error:
         return _failed(GENERAL_ERROR, recovery.end.error)
     if recovery.short_index_row is not None:
@@ -261,6 +265,7 @@ def _open_log(file: OpenedFile, log: LogPieces, recovery: Recovery) -> tuple[Ope
 
 
 def _simulate_redo(redo: Redo, recovery: Recovery, opening: Opening, log: LogPieces) -> None:
+    """Run stage 2 on row keys, and note in ``opening`` what comes of it."""
     entry, stream = None, redo.stream
     unreadable = redo.start(opening.read_only)
     try:
@@ -275,7 +280,7 @@ def _simulate_redo(redo: Redo, recovery: Recovery, opening: Opening, log: LogPie
             opening.failed_at = place
             return
         opening.partial, opening.partial_at = error.text, place
-    if unreadable is not None:  # redo may end early, but the catalog is read after it
+    if unreadable is not None:  # redo may end early, but the catalogue is read after it
         opening.error_code, opening.error = unreadable.code, unreadable.text
         return
     opening.catalog, opening.births = redo.catalogue.rows, redo.catalogue.births
@@ -334,7 +339,7 @@ def _check_catalog(opening: Opening) -> None:
 
 
 def _columns_read_otherwise(plain: str) -> tuple[str, ...]:
-    """Return what is to be said of columns that an expression of their table uses, as `_TERMS`."""
+    """Return a text for each of the columns of `_TERMS` that an expression of their table uses."""
     if not _TABLE.match(plain):
         return ()
     return tuple(

@@ -34,18 +34,27 @@ META_COLUMNS = 6
 _TABLE_KIND = "0"
 _KINDS = (_TABLE_KIND, "1")
 _OPTIONS = re.compile(r"[^,]+,\d,(temp)?,d?(,(true|false)){0,2}")
-"""Compare mode and its strength; temporary; the table's own keys; how binary values are sorted."""
+"""Compare mode and its strength; temporary; ``d`` where the index delegates to its table, whose row
+keys are its values; how binary values are sorted."""
 _COLUMN_LIST = re.compile(r"\d+(/\d+)?(,\d+(/\d+)?)*")
 """The numbers of columns, with the way in which they are sorted."""
 
 UNDO_STAGE = 0
 ALLOCATE_STAGE = 1
 REDO_STAGE = 2
+"""The engine's numbers of the stages of recovery."""
 
 
 @dataclass(slots=True)
 class SessionState:
-    """Last commit and prepared transaction of a session, as stage 0 finds them."""
+    """Last commit and prepared transaction of a session, as stage 0 finds them.
+
+    Attributes:
+        commit_section: the section of its last COMMIT; 0 with ``commit_pos`` 0: it has none.
+        commit_pos: the position of that COMMIT.
+        in_doubt: the name under which it is prepared; None: nothing of it is in doubt.
+        prepare_page: the data page that holds that prepare record.
+    """
 
     session: int
     commit_section: int = 0
@@ -77,9 +86,12 @@ class Recovery:
     odd_index_rows: list[int] = field(default_factory=list)
     """Stream starts of rows of the page index that the engine never writes."""
     used_pages: set[int] = field(default_factory=set)
+    """What stage 1 marks as used: see `used_pages`."""
     end: ScanEnd = field(default_factory=ScanEnd)
     empty: bool = True
+    """The log has no whole record."""
     last_section: int | None = None
+    """The section of the last whole record."""
 
     def observe(self, entry: Entry) -> None:
         """Apply stage 0 to one entry."""
@@ -94,14 +106,15 @@ class Recovery:
     def observe_chunk(self, chunk: Chunk, ends: Iterable[Entry], rows: Iterable[Entry]) -> None:
         """Apply stage 0 to records that are in order.
 
-        ``ends`` are the prepare records and the last COMMIT of each session, ``rows`` those that
-        are added to the page index.
+        Args:
+            chunk: the records.
+            ends: of these the prepare records and the last COMMIT of each session.
+            rows: of these the rows that are added to the page index, with their values.
         """
         self.empty = False
         self.last_section = int(chunk.sections[-1])
         for page, pos, start in chunk.undone_pages():
-            # Of each page the first image in the whole log counts, checkpoints or not (format, What
-            # recovery does).
+            # The first image of a page in the whole log counts, and not the first of its section.
             self.undo.setdefault(page, (pos, start))
         for entry in chain(ends, rows):
             _OBSERVERS[entry.code](self, entry)
@@ -189,8 +202,8 @@ def is_odd_row(values: tuple[Value | None, ...]) -> bool:
         return True
     if not _OPTIONS.fullmatch(options) or not _COLUMN_LIST.fullmatch(columns):
         return True
-    own_keys = options.split(",")[3] == "d"
-    return own_keys != (root == "0") or (own_keys and kind == _TABLE_KIND)
+    delegates = options.split(",")[3] == "d"
+    return delegates != (root == "0") or (delegates and kind == _TABLE_KIND)
 
 
 def recover(log: LogPieces, digest: LogDigest | None = None) -> Recovery:

@@ -43,7 +43,10 @@ _NOT_THERE = "removals of rows that are not there"
 
 @dataclass(slots=True)
 class Redo:
-    """Redo on row keys: which keys each table has gained and lost."""
+    """Redo on row keys: which keys each table has gained and lost.
+
+    It changes no pages: it tells whether the engine could. `database.redo.Redo` changes them.
+    """
 
     tables: Tables
     stream: LogStream
@@ -51,11 +54,15 @@ class Redo:
     odd: dict[str, tuple[int, int]]
     """As `Opening.odd_changes`."""
     changed: defaultdict[int, KeyStates] = field(default_factory=lambda: defaultdict(KeyStates))
+    """By table, the keys that redo has added, and those that it has removed."""
     emptied: set[int] = field(default_factory=set)
+    """Tables that redo has made or emptied: their rows on the pages do not count any more. Not
+    those of `Tables.emptied`."""
     catalogue: Catalogue = field(default_factory=lambda: Catalogue({}))
+    """The rows of SYS so far."""
 
     def start(self, read_only: bool) -> StoreError | None:
-        """Read the catalog as it is before redo; return what kept it from being read."""
+        """Read the catalogue as it is before redo; return what kept it from being read."""
         row = self.tables.meta.get(TABLE_CATALOG)
         self.tables.read_only = read_only
         try:
@@ -81,6 +88,7 @@ class Redo:
         return row
 
     def _has(self, table: int, key: int) -> bool:
+        """Return whether a table has a row with this key now."""
         known = self.changed[table].get(key)
         if known is not None:
             return known

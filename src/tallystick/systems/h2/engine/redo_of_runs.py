@@ -30,7 +30,7 @@ _Group = tuple[int, Any, Any]
 
 
 def redone_in(tables: Collection[int], recovery: Recovery, log: LogPieces) -> Iterator[Entry]:
-    """Yield the changes of these tables that redo applies, with values."""
+    """Yield the changes of these tables that redo applies; their added rows have values."""
     for chunk in log.chunks():
         places = redone(recovery, chunk)
         wanted = places[np.isin(chunk.tables[places], list(tables))]
@@ -46,6 +46,7 @@ def apply_at_once(redo: Redo, recovery: Recovery, log: LogPieces) -> Iterator[En
         # and after these must not be put together.
         alone |= (chunk.codes[places] == Type.TRUNCATE) | bool(chunk.odd)
         borders = np.flatnonzero(np.diff(alone)) + 1
+        # Not strict: `split` makes one part, an empty one, where there are no places.
         for some, single in zip(
             np.split(places, borders), [*alone[:1], *alone[borders]], strict=False
         ):
@@ -54,11 +55,11 @@ def apply_at_once(redo: Redo, recovery: Recovery, log: LogPieces) -> Iterator[En
 
 
 def redone(recovery: Recovery, chunk: Chunk) -> Any:
-    """Return the places of the changes that redo applies."""
+    """Return the places of the changes that redo applies: `Recovery.redo` for a whole chunk."""
     sessions, slots = chunk.sessions()
     states = (recovery.sessions.get(session) for session in sessions)
     ends = [(one.commit_section, one.commit_pos) if one else _NO_COMMIT for one in states]
-    # -1, of no session, takes the last column.
+    # As an index -1, of no session, is the last column.
     section, pos = np.array([*ends, _NO_COMMIT], np.int64).T[:, slots]
     before = (chunk.sections < section) | (chunk.sections == section) & (chunk.sequence <= pos)
     return np.flatnonzero(before & chunk.changes)

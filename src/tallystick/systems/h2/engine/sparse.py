@@ -18,7 +18,11 @@ _NONE = -(1 << 63)
 
 
 class KeyStates:
-    """Which keys are there, and which are known not to be."""
+    """Which keys are there, and which are known not to be.
+
+    Keys that are near each other share a word, an integer of two bits for each of `_WORD` keys: the
+    lower half says which are there, the upper half of which it is known.
+    """
 
     def __init__(self) -> None:
         self._words: dict[int, int] = {}
@@ -40,7 +44,7 @@ class KeyStates:
         import numpy as np
 
         found = np.full(len(keys), -1, np.int8)
-        for place, begin, end in _runs(keys):
+        for place, begin, end in _by_word(keys):
             if place in self._words:
                 at = keys[begin:end] & (_WORD - 1)
                 bits = _bits(self._words[place])
@@ -51,7 +55,7 @@ class KeyStates:
         """Note of each of ascending keys, all different, whether it is there."""
         import numpy as np
 
-        for place, begin, end in _runs(keys):
+        for place, begin, end in _by_word(keys):
             bits = _bits(self._words.get(place, 0))
             at = keys[begin:end] & (_WORD - 1)
             bits[at], bits[at + _WORD] = present[begin:end], 1
@@ -59,7 +63,7 @@ class KeyStates:
             self._words[place] = int.from_bytes(packed.tobytes(), "little")
 
 
-def _runs(keys: Any) -> Iterator[tuple[int, int, int]]:
+def _by_word(keys: Any) -> Iterator[tuple[int, int, int]]:
     """Yield the place of a word, and the range of the ascending keys that are in it."""
     import numpy as np
 
@@ -71,6 +75,7 @@ def _runs(keys: Any) -> Iterator[tuple[int, int, int]]:
 
 
 def _bits(word: int) -> Any:
+    """Return the bits of a word as an array, the lowest first."""
     import numpy as np
 
     raw = np.frombuffer(word.to_bytes(_WORD // 4, "little"), np.uint8)

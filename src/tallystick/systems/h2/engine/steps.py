@@ -1,7 +1,7 @@
-"""Pages of a table's tree as the way to a key needs them: keys and children, in little memory.
+"""Pages of a table's tree that are kept for the next search of a key: keys and children only.
 
-In: decoded pages. Out: a `Step` for each, as long as all of them together are small. Redo looks for
-every row that it adds, and mostly in the pages in which it looked before.
+In: decoded pages. Out: a `Step` for each, one page on the way from the root to a key; those that
+were used last are kept. Redo looks for every row that it adds, and mostly in the same pages.
 """
 
 from __future__ import annotations

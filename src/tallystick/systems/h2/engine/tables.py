@@ -1,8 +1,8 @@
 """The tables of the page store as recovery finds them, read-only.
 
-In: a page file and what stage 0 does to it. Out: undone pages, the indexes that the meta table
-names, row keys and rows of tables. Only what decides whether a database opens is read: data
-leaves, nodes and overflow pages; of b-tree pages the header only.
+In: a page file and what stage 0 does to it. Out: undone pages, the tables and indexes that the page
+index names (the engine calls it meta table), row keys and rows of tables. Only what decides whether
+a database opens is read: data leaves, nodes and overflow pages; of b-tree pages the header only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tallystick.systems.h2.read.surroundings import LobFile, lob_file
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 TABLE_KIND, INDEX_KIND = 0, 1
-"""TYPE of a meta row: data (a table) or b-tree (an index of a table)."""
+"""TYPE in a row of the page index: data (a table) or b-tree (an index of a table)."""
 _DEPTH_MAX = 64
 _UNKNOWN = -1
 """A number of rows where a page cannot be read."""
@@ -70,10 +70,17 @@ def corrupted(text: str) -> StoreError:
 
 @dataclass(frozen=True, slots=True)
 class MetaRow:
-    """One index or table of the store: ids, kind and root page.
+    """A row of the page index: one index or table of the store.
 
-    An index without a root page is its table, whose keys are the values of a ``column``; -1 where
-    that is not known. A table has rows of ``columns`` values; 0 where that is not known.
+    Attributes:
+        index: its id.
+        kind: `TABLE_KIND` or `INDEX_KIND`.
+        parent: the id of its table.
+        root: its root page; 0: the index delegates to its table, and has no pages.
+        column: of an index that delegates, the column whose values are the row keys of its table;
+            -1 where that is not known.
+        columns: the number of values in a row; 0 where that is not known.
+        temporary: whether its options say so.
     """
 
     index: int
@@ -184,10 +191,10 @@ class Tables:
     _key_columns: dict[int, int] | None = None
 
     def open_meta(self, *, never_written: bool = False) -> None:
-        """Read the first page of the free list, the meta table and every root page.
+        """Read the first page of the free list, the page index and every root page.
 
-        Of a zeroed meta table the engine makes a new one. A new database has ``never_written`` one,
-        nor a free list.
+        The engine takes a zeroed page index for an empty one. ``never_written``: the database may
+        be a new one, which has no page index and no free list yet.
         """
         free = self.undone.page(layout.FREE_LIST_ROOT)
         if self.undone.page(layout.META_ROOT) is None and not (
@@ -257,10 +264,10 @@ class Tables:
         raise StoreError(GENERAL_ERROR, f"the tree below page {root} does not end")
 
     def damaged_pages(self) -> Iterator[tuple[int, str]]:
-        """Yield each page of a table or an index that its tree names and that is damaged, and why.
+        """Yield each damaged page that a table, an index or the free list has, and why it is so.
 
-        So are pages of the free list, each of which the engine reads before it first writes, and
-        pages in use that the list calls free: it gives them to others. Reads one page at a time.
+        The engine reads each page of the free list before it first writes. A page in use that the
+        list calls free counts as damaged: the engine gives it to others. Reads one page at a time.
         """
         if self.odd_rows:
             yield layout.META_ROOT, "a row of the page index holds what the engine never writes"
@@ -414,7 +421,10 @@ class Tables:
     def _end_of_row(
         self, data: bytes | memoryview, at: int, leaf: DataLeaf, key: int
     ) -> int | None:
-        """Return the offset after a row, -1 where it has no meaning; None: only a plug-in knows."""
+        """Return the offset after a row; -1 where it is damaged, None where only a plug-in knows.
+
+        Large objects in files that it names are noted on the way.
+        """
         try:
             for _ in range(leaf.columns):
                 value, at = decode_value(data, at, self.zone)
@@ -449,7 +459,7 @@ class Tables:
         Raises:
             StoreError: `contains` raises one for some key.
         """
-        found = keys != keys
+        found = keys != keys  # False for each key
         waiting = [(root, 0, 0, len(keys), _DEPTH_MAX)]
         while waiting:
             page_id, parent, begin, end, depth = waiting.pop()
@@ -512,6 +522,10 @@ class Tables:
             raise StoreError(GENERAL_ERROR, f"page {root} is empty")
 
     def _data_page(self, page_id: int, parent: int = 0) -> DataLeaf | DataNode | None:
+        """Return a leaf or node below the page ``parent``, 0 for a root; None of an empty page.
+
+        Its tests come in the engine's order, as the first one that fails names the error.
+        """
         page = self.undone.page(page_id)
         if page is None:
             return None
@@ -536,6 +550,7 @@ class Tables:
         raise corrupted(f"{page_id} type {kind} expected type 1 or 2")
 
     def _row(self, leaf: DataLeaf, at: int) -> tuple[Value | None, ...]:
+        """Return the values of row number ``at`` of a leaf, with what is on overflow pages."""
         data = leaf.page
         place = leaf.offsets[at]
         if at == 0 and leaf.overflow:
@@ -553,6 +568,7 @@ class Tables:
         return tuple(values)
 
     def _overflow(self, page_id: int) -> Iterator[bytes]:
+        """Yield what the overflow pages from this one on hold of a row."""
         # A chain of more pages than the file has goes round in a circle.
         for _ in range(self.undone.pages.page_count):
             page = self.undone.page(page_id)
