@@ -21,13 +21,13 @@ from tallystick.systems.h2.verdict.closed import is_freed, later_page, not_close
 from tallystick.systems.h2.verdict.losses import dropped_with, empties, missing_of
 
 _SURE = frozenset({"file-would-be-replaced", "table-page-empty"})
-"""Codes of losses that are certain although the log does not count them."""
+"""Codes of losses that are certain, though the log does not tell how many rows are lost."""
 _WHOLE = frozenset({"header-drops-log", "partial-redo"})
-"""Codes of losses of which the log has every record: others hide some on damaged pages."""
+"""Codes of losses that can be counted: all records are there. Others hide some on damaged pages."""
 
 
 def grounds(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Ground]:
-    """Yield what holds of the file."""
+    """Yield the reasons that hold of the file, with what was found."""
     opening, file = result.opening, result.file
     if file.encrypted:
         text = file.why_encrypted
@@ -58,6 +58,7 @@ def _differs_by_version(result: EngineResult) -> bool:
 
 
 def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Ground]:
+    """Yield a ground for each finding of a loss that the tables do not make good."""
     for one in findings:
         if one.severity is not Severity.LOSS:
             continue
@@ -73,6 +74,7 @@ def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Groun
 
 
 def _proof(file: OpenedFile, digest: LogDigest) -> Iterator[Ground]:
+    """Yield what proves that nothing is missing at the log's end, and what speaks against that."""
     header, stream = file.header, digest.stream
     if file.size % stream.pages.page_size:
         yield Ground("odd-size", f"The file ends inside page {stream.pages.page_count}.")

@@ -1,7 +1,9 @@
-"""Whether a file whose header leads to no log is as closing, or opening, the database leaves it.
+"""Whether the pages of a file fit what its header says of the log: closed, freed, or going on.
 
-In: the pages and the header in force. Out: what closing would have left otherwise, in words; or
-whether the log that the header names was freed; or a page of a log that the header leads past.
+In: the pages and the header in force. Out: of a header that names no log, what closing would have
+left otherwise, in words; of one whose log is gone, whether opening has freed it; of any other one,
+a page of a later log.
+
 Closing frees the log, gives the header a higher key than any page of the log has, and cuts the file
 after the last page that the free list says is in use. Source: ``PageStore.compact``. Empty pages
 after that one, which our own copies have, hold nothing.
@@ -25,9 +27,10 @@ from tallystick.systems.h2.verdict.losses import loss_of
 
 
 def not_closed(pages: PageFile, header: VariableHeader, zone: Zone) -> str:
-    """Return what closing the database does not leave; empty if it may have been closed.
+    """Return what the file has that closing does not leave; empty if it may have been closed.
 
-    An opening of it that was interrupted has begun a log that no header names yet.
+    A log that no header names yet, and that has no pages, may be there: that of an opening which
+    was interrupted.
     """
     # Closing gives the header a key above those of the log that it frees: no older page has it.
     newer = [trunk for trunk in whole_trunks(pages) if trunk.key - header.log_key >= 0]

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from tallystick.records import Difference, Finding, Severity
 
+# What the engine does where a finding tells what is wrong, by its code. Only these findings become
+# differences.
 _ENGINE_SAYS = {
     "lost-behind-damage": "opens the database and says nothing",
     "log-cut-short": "takes it for the end of the log and says nothing",

@@ -1,8 +1,9 @@
 """How much a restart would lose: commits and rows, counted where the log tells.
 
-In: an `EngineResult` or its stream. Out: a `Loss` for each way to lose something: what stands on
-pages that a restart does not read, and of this what its tables do not have either. A checkpoint
-writes changes to the tables, so a dropped commit is lost only where its rows are not there.
+In: an `EngineResult` or its stream. Out: a `Loss` for each way to lose something. Two are counted:
+what stands in records that a restart does not read (*dropped*), and how much of that the tables do
+not have either (*missing*). A checkpoint writes changes to the tables, so a dropped commit is lost
+only where its rows are not there.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Loss:
 
 
 Dropped = tuple[Entry, LogStream]
-"""A record that a restart does not read, and the stream to place it."""
+"""A record that a restart does not read, and the stream in which it stands."""
 
 
 class _Count:
@@ -52,6 +53,7 @@ class _Count:
     def __init__(self) -> None:
         self.commits = self.rows = 0
         self._open: Counter[int] = Counter()
+        """Changes by session since its last commit."""
 
     def take(self, piece: Piece) -> None:
         """Take records that follow those that were taken."""
@@ -94,13 +96,13 @@ def _entries_of(parts: Iterable[LogStream], zone: Zone) -> Iterator[Dropped]:
 
 
 def _after_damage(stream: LogStream, zone: Zone) -> Iterator[LogStream]:
-    """Yield the pages of the log that the engine does not reach."""
+    """Return the parts of the log that stand after the page with which the engine ends it."""
     every = salvaged(stream.pages, stream, zone)
     return (part for part, run in every if run.pages[0] in stream.lost)
 
 
 def _after_header(file: OpenedFile) -> Iterable[LogStream]:
-    """Return what the log holds that the header in force should name."""
+    """Return the log, or its parts, that the header in force should name and does not."""
     if (other := file.other) is not None:
         return (other,)
     if file.stream is None:
@@ -143,7 +145,7 @@ def dropped_with(result: EngineResult, code: str) -> Iterable[Dropped]:
 
 
 def lost_with(result: EngineResult, code: str) -> Loss:
-    """Count what a restart drops with a finding of this code; nothing of what is gone already."""
+    """Count what a restart drops for a finding of this code, without what is gone already."""
     if code == "partial-redo":
         return _counted(_after_redo(result))
     return loss_of(_dropped_parts(result, code), result.file.zone)
@@ -187,7 +189,10 @@ def missing_rows(result: EngineResult, dropped: Iterable[Dropped]) -> Iterator[D
 
 
 def _missing(result: EngineResult, dropped: Iterable[Dropped]) -> Iterator[tuple[Dropped, int]]:
-    """Yield the last record of each row that the tables do not have so, and its commit."""
+    """Yield the last dropped record of each row that the tables have otherwise, and its commit.
+
+    The commit is its number among the dropped ones.
+    """
     due = _due(dropped)
     # A large object is stored by commits of the engine's own, before that of the row that has it:
     # nobody was told of these.
@@ -210,7 +215,10 @@ def _missing(result: EngineResult, dropped: Iterable[Dropped]) -> Iterator[tuple
 
 
 def _due(dropped: Iterable[Dropped]) -> dict[_Place, tuple[Dropped, int]]:
-    """Return the last record of each row that was committed, and the number of its commit."""
+    """Return by table and key the last dropped record that was committed, and the commit's number.
+
+    So rows ought to be after a restart that drops nothing.
+    """
     due: dict[_Place, tuple[Dropped, int]] = {}
     open_rows = defaultdict[int, dict[_Place, Dropped]](dict)
     commits = count = 0
@@ -242,12 +250,14 @@ def _forget(places: dict[_Place, Any], table: int) -> None:
 
 
 def _on_pages(redo: Redo, table: int, key: int) -> _Row:
+    """Return the row that the pages of a table have where redo does not change it."""
     if table in redo.emptied or (table != TABLE_META and table not in redo.tables.meta):
         return None
     return redo.tables.row(redo.root(table).root, key)
 
 
 def _same(row: bytes | None, found: _Row, redo: Redo) -> bool:
+    # Rows of the log have their column count in front, rows of pages do not: these are values.
     if row is None or found is None or isinstance(found, bytes):
         return row == found
     return decode_row(row, redo.zone)[0] == found

@@ -74,7 +74,8 @@ def strict_part(result: EngineResult, findings: Sequence[Finding]) -> dict[str, 
 def _held_back(result: EngineResult) -> dict[str, Any]:
     """Return what the oldest open transaction holds: the log pages from its first record on.
 
-    A checkpoint frees the pages before it, but for these. Nothing is held before there was one.
+    A checkpoint frees the pages before it, but for these. So a transaction of the last section
+    holds nothing back.
     """
     stream, recovery = result.file.stream, result.recovery
     oldest = None if result.digest is None else result.digest.oldest
@@ -104,6 +105,7 @@ def _redo_bytes(result: EngineResult) -> int | None:
 
 
 def _in_doubt(one: LoggedTransaction) -> dict[str, Any]:
+    """Return a transaction in doubt as the verdict lists it."""
     form: dict[str, Any] = {
         "transaction": one.name,
         "session": one.session,
