@@ -95,6 +95,7 @@ class H2Reading(Reading):
 
     @cached_property
     def _bytes(self) -> ByteSource | Finding:
+        """The bytes of the database; the finding why they cannot be read."""
         try:
             return open_bytes(self.source, self._options)
         except LogUnreadableError as error:
@@ -102,11 +103,13 @@ class H2Reading(Reading):
 
     @cached_property
     def _opened(self) -> OpenedFile | Finding:
+        """Headers and log; the finding why there are none."""
         source = self._bytes
         return source if isinstance(source, Finding) else open_file(source, self._options)
 
     @cached_property
     def _result(self) -> EngineResult | Finding:
+        """What the engine does with the file; the finding why nothing is known of it."""
         opened = self._opened
         return opened if isinstance(opened, Finding) else judge(opened, self._log)
 
@@ -241,7 +244,11 @@ class H2Reading(Reading):
         return rows_of(entries, stream, tables, shown, self.source.path, lost, fates)
 
     def _lost(self, result: EngineResult, shown: Presentation) -> tuple[set[int], list[Row]]:
-        """Return where rows of the log are that a restart drops, and those outside of the log."""
+        """Return the changes that a restart drops and the tables do not have.
+
+        Returns:
+            The offsets in the stream of those that stand in the log, and those that do not.
+        """
         losses = [one.code for one in self.findings() if one.severity is Severity.LOSS]
         found = [missing_rows(result, dropped_with(result, code)) for code in losses]
         dropped, stream = [*chain.from_iterable(found)], result.file.stream
@@ -251,7 +258,10 @@ class H2Reading(Reading):
         return {entry.start for entry, part in dropped if part is stream}, rows
 
     def fated_batches(self, rows: int) -> Iterator[pa.RecordBatch] | None:
-        """Return all of `fated_changes` in the same order; None of short or odd logs."""
+        """Return all of `fated_changes` in the same order, as batches.
+
+        None of a short log, and of one with an added row that is read one by one.
+        """
         result = self._result
         log = None if isinstance(result, Finding) else result.columnar_log()
         if log is None or isinstance(result, Finding):
@@ -265,6 +275,7 @@ class H2Reading(Reading):
     def _columns(
         self, result: EngineResult, log: LogPieces, lost: set[int] | None
     ) -> ChangeColumns:
+        """Return what makes batches of changes; ``lost``: None for the committed ones only."""
         from tallystick.systems.h2.columns.changes import ChangeColumns
 
         shown = self._presentation(result, log.stream)

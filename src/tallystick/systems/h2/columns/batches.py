@@ -63,24 +63,34 @@ def record_batches_of(
 
 
 def chosen_entries(log: LogPieces, path: str, fitting: Fitting) -> Iterator[Entry]:
-    """Yield the records that fit by their columns, and all odd ones, as a scan gives them."""
+    """Yield the records that fit by their columns, and all odd ones, as a scan gives them.
+
+    Args:
+        log: a log that comes in runs.
+        path: the name of the log.
+        fitting: returns the places of the rows of a batch that fit.
+    """
     stream = log.stream
     for chunk, offsets in _placed(log, ROWS):
         if chunk.odd:
             yield from chunk.odd
             continue
         rows = fitting(_batch(chunk, offsets, stream.pages.file, path))
-        runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else []
-        for run in runs:
-            first = int(run[0])
+        # One scan for records that follow each other.
+        in_a_row = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else []
+        for some in in_a_row:
+            first = int(some[0])
             part = replace(stream, skip=int(chunk.starts[first]))
             before = int(chunk.sequence[first]) - 1
             scan = Scan(part, log.zone, before, int(chunk.sections[first]))
-            yield from islice(scan.entries(), len(run))
+            yield from islice(scan.entries(), len(some))
 
 
 def _placed(log: LogPieces, rows: int) -> Iterator[tuple[Chunk, Any]]:
-    """Yield the chunks of a log, and the offset of each record in the file; none of odd ones."""
+    """Yield the chunks of a log with the offset of each record in the file.
+
+    Of odd records these are no offsets: `batches_of_entries` finds them.
+    """
     stream = log.stream
     ids = np.array(stream.data_pages, dtype=np.int64)
     for chunk in log.chunks(rows):
@@ -92,6 +102,7 @@ def _placed(log: LogPieces, rows: int) -> Iterator[tuple[Chunk, Any]]:
 
 
 def _in_split(chunk: Chunk, offsets: Any, split: Split | None) -> tuple[Chunk, Any]:
+    """Return the records of a chunk that are in a split, with their offsets in the file."""
     if split is None or (offsets.min() >= split.begin and offsets.max() < split.end):
         return chunk, offsets
     kept = (offsets >= split.begin) & (offsets < split.end)
@@ -121,8 +132,10 @@ def _batch(chunk: Chunk, offsets: Any, file: str, log: str) -> pa.RecordBatch:
 
 
 def _record_ids(table: Any, codes: Any) -> Any:
+    """Return the row keys, and the pages of undo images as signed numbers."""
     values = table[walk.NUMBER]
     pages = codes == Type.UNDO
+    # In place, as the table becomes the memory of the batch; nobody asks the chunk afterwards.
     if pages.any():
         values[pages] = signed32(values[pages])
     return values
@@ -149,8 +162,8 @@ def _branches(data: Any, table: Any, codes: Any) -> dict[str, Any]:
     }
     for row in rows:
         start = int(table[walk.BODY_START, row])
-        record = int(table[walk.START, row] + table[walk.LENGTH, row])
-        name, _ = decode_string(bytes(data[start:record]), 0)
+        end = int(table[walk.START, row] + table[walk.LENGTH, row])
+        name, _ = decode_string(bytes(data[start:end]), 0)
         xid = branch_of(name)
         if xid is not None:
             for field, values in columns.items():

@@ -55,7 +55,18 @@ _ALL = 1 << 62
 
 @dataclass(slots=True)
 class _Rows:
-    """Changes, with the bytes of their rows in ``data``; a length of -1 stands for no row."""
+    """Changes, an item of each column for each.
+
+    Attributes:
+        data: the bytes of their rows.
+        codes: the types of their records.
+        tables: the lives of their tables, as `TableLives.numbers` returns them.
+        keys: the row keys.
+        offsets: where the records are in the file.
+        starts: where the rows are in ``data``.
+        lengths: the bytes of each row; -1 stands for no row.
+        positions: where the records begin in the stream.
+    """
 
     data: Any
     codes: Any
@@ -78,7 +89,7 @@ class _Rows:
         """Return the changes with bytes of their own."""
         sizes = np.maximum(self.lengths, 0)
         ends = np.cumsum(sizes)
-        # Bytes of their own, because a view would keep the whole window for one open transaction.
+        # A view would keep all bytes of the chunk for one open transaction.
         data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
         kernels.gather(self.data, self.starts, self.lengths, data)
         return _Rows(
@@ -89,27 +100,29 @@ class _Rows:
 
 @dataclass(slots=True)
 class _Endings:
-    """Transactions that count where a chunk ends them, in the order of their ends.
+    """Transactions whose changes are given where a chunk ends them, in the order of their ends.
+
+    The rank of a transaction is its number among these, from 0.
 
     Attributes:
         commits: the number of each one's commit; 0 of one that is not committed.
-        kept: how many of each one's changes count.
+        limits: how many of each one's changes count, the first ones; the rest takes these back.
         fates: what becomes of each one's changes, by number in `_FATES`.
         sessions: the sessions of the chunk.
         slots: the place of each one's session among these.
-        counts: the changes of each before the chunk.
-        gtrids: the global ids of those that have one.
+        counts: how many changes each has before the chunk.
+        gtrids: by rank, the global ids of those that have one.
     """
 
     commits: Any
-    kept: Any
+    limits: Any
     fates: Any
     sessions: pa.Array
     slots: Any
     counts: Any
     gtrids: dict[int, bytes] = field(default_factory=dict)
     before: dict[int, list[_Rows]] = field(default_factory=dict)
-    """Of some, their changes before the chunk."""
+    """By rank, the changes before the chunk of those that have any: a `_Rows` of each chunk."""
 
 
 class ChangeColumns:
@@ -137,6 +150,7 @@ class ChangeColumns:
         self._texts = RowTexts(lives, lives.zone(log.zone), presentation)
         self._ids = np.array(log.stream.data_pages, dtype=np.int64)
         self._kept: dict[int, list[_Rows]] = {}
+        """By session, the changes so far of its open transaction: a `_Rows` of each chunk."""
         self._commits = 0
         self._lost = lost
 
@@ -153,7 +167,10 @@ class ChangeColumns:
                 yield from _joined(self._batches_of_open(one), rows)
 
     def _batches_of(self, found: ChunkTransactions) -> Iterator[pa.RecordBatch]:
-        """Yield what counts with a chunk: what was kept of a transaction before its own."""
+        """Yield the changes of the transactions that a chunk ends, one transaction after the other.
+
+        Those in earlier chunks, which were kept, come before those in this one.
+        """
         changes = self._changes(found.chunk)
         places = np.flatnonzero(found.chunk.changes)
         ended = found.ended()
@@ -202,7 +219,7 @@ class ChangeColumns:
         yield from self._batches_kept(self._kept.get(one.session, []), 0, endings)
 
     def _changes(self, chunk: Chunk) -> _Rows:
-        """Return every record of a chunk as if it was a change."""
+        """Return every record of a chunk as if it was a change; callers choose those that are."""
         table, stream = chunk.table, self._log.stream
         offsets = table[START].copy()
         kernels.file_offsets(
@@ -263,8 +280,15 @@ class ChangeColumns:
     def _batch(
         self, rows: _Rows, ranks: Any, ordinals: Any, endings: _Endings
     ) -> Iterator[pa.RecordBatch]:
-        """Yield one batch of those of some changes that count; none of none."""
-        if not (counting := ordinals < endings.kept[ranks]).all():
+        """Yield a batch of changes, without those that do not count; none if all are left out.
+
+        Args:
+            rows: the changes.
+            ranks: the rank in ``endings`` of the transaction of each.
+            ordinals: the number of each in its transaction, from 0.
+            endings: the transactions.
+        """
+        if not (counting := ordinals < endings.limits[ranks]).all():
             rows, ranks, ordinals = rows.chosen(counting), ranks[counting], ordinals[counting]
         if not (count := len(ranks)):
             return

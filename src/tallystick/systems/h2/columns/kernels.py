@@ -1,6 +1,7 @@
-"""Places in the stream as places in the file, as a compiled kernel.
+"""Offsets in the stream as offsets in the file, and bytes put together, as compiled kernels.
 
-In: offsets of records in the stream, and the pages of it. Out: offsets in the file.
+In: offsets of records in the stream, and the pages of it; ranges of bytes. Out: offsets in the
+file; the bytes one after the other.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from tallystick.arrow.numba_kernel import kernel
 
 @kernel
 def file_offsets(starts: Any, before: int, pages: Any, page_size: int, body_size: int) -> None:
-    """Turn ascending offsets in the stream, counted from ``before``, into offsets in the file."""
+    """Turn offsets in the stream into offsets in the file, in place.
+
+    Args:
+        starts: the offsets, ascending, counted from ``before``.
+        before: an offset in the stream.
+        pages: the numbers of the data pages of the stream.
+        page_size: bytes of a page.
+        body_size: stream bytes of a page.
+    """
     page = before // body_size
     begin = page * body_size - before
     head = page_size - body_size
@@ -26,7 +35,7 @@ def file_offsets(starts: Any, before: int, pages: Any, page_size: int, body_size
 
 @kernel
 def gather(data: Any, starts: Any, lengths: Any, out: Any) -> None:
-    """Copy ranges of ``data`` one after the other; a negative length is none."""
+    """Copy ranges of ``data`` to ``out``, one after the other; a negative length is none."""
     to = 0
     for row in range(len(starts)):
         for at in range(starts[row], starts[row] + lengths[row]):

@@ -65,6 +65,7 @@ class RowTexts:
         counts = np.zeros(len(starts), np.int64)
         added = np.flatnonzero(lengths >= 0)
         found = np.empty(len(added), np.int64)
+        # Once for the numbers as well, which are not written: no column is asked for.
         read_rows(data, starts[added], lengths[added], NO_COLUMN, found, found)
         counts[added] = found
         labels, bases, label_size = self._labels(tables, counts)
@@ -79,7 +80,12 @@ class RowTexts:
         return _texts(out[: ends[-1]], ends, bases != NO_OBJECT)
 
     def _labels(self, tables: Any, counts: Any) -> tuple[tuple[Any, Any], Any, int]:
-        """Return the labels of columns, the number of the first one of each row, and their size."""
+        """Return the labels that stand before the values of columns.
+
+        Returns:
+            The labels as `_joined` gives texts; for each row the number of the label of its first
+            column, or `NO_OBJECT` or `WHOLE_ROW`; the bytes of the labels of all rows.
+        """
         ids, tables = distinct(tables)
         widths, counts = distinct(counts)
         # One number for each pair of table and width: rows of one table can have several widths
@@ -105,7 +111,10 @@ class RowTexts:
     def _others(
         self, data: Any, starts: Any, lengths: Any, tables: Any, positions: Any, bases: Any
     ) -> tuple[Any, Any]:
-        """Return the texts of the values that `format.values` prints."""
+        """Return the texts of the values that `format.values` prints, as `_joined` gives them.
+
+        They are in the order in which `write_objects` comes to them.
+        """
         places, rows = np.empty((2, int(lengths[lengths > 0].sum())), np.int64)
         count = find_others(data, starts, lengths, bases, self._kinds, places, rows)
         places, rows = places[:count], rows[:count]

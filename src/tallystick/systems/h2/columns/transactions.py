@@ -51,7 +51,7 @@ class TransactionColumns:
         self._ids = np.array(log.stream.data_pages, dtype=np.int64)
         self._listed = 0
         self._tables: list[Any] = []
-        self._odd: list[Transaction] = []
+        self._objects: list[Transaction] = []
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all transactions in batches of at most ``rows`` rows, open ones last."""
@@ -69,17 +69,19 @@ class TransactionColumns:
         """Take what ends in a chunk."""
         alone = ends.by_hand | ends.named
         keys = np.arange(len(alone)) + self._listed + 1
-        odd = zip(keys[alone].tolist(), found.logged(ends.chosen(alone)), strict=True)
-        self._odd += [self._object(one, key) for key, one in odd]
+        logged = zip(keys[alone].tolist(), found.logged(ends.chosen(alone)), strict=True)
+        self._objects += [self._object(one, key) for key, one in logged]
         self._tables.append(self._table(found, ends.chosen(~alone), keys[~alone]))
         self._listed += len(alone)
 
     def _object(self, one: LoggedTransaction, key: int = 0) -> Transaction:
+        """Return a transaction as an object; without a ``key`` it gets the next one."""
         if not key:
             self._listed += 1
         return one.to_transaction(key or self._listed, self._log.stream, self._path)
 
     def _table(self, found: ChunkTransactions, ends: Endings, keys: Any) -> Any:
+        """Return the rows `_SESSION` to `_OFFSET` of transactions that end, a column for each."""
         figures, stream = found.figures[:, ends.numbers], self._log.stream
         offsets = found.chunk.table[START][ends.rows]
         kernels.file_offsets(
@@ -96,9 +98,9 @@ class TransactionColumns:
             for begin in range(0, whole, rows):
                 yield self._batch(table[:, begin : min(begin + rows, whole)])
             self._tables = [table[:, whole:]]
-        if len(self._odd) >= least:
-            yield from batches_of_transactions(self._odd, Clock.NONE.value, rows)
-            self._odd = []
+        if len(self._objects) >= least:
+            yield from batches_of_transactions(self._objects, Clock.NONE.value, rows)
+            self._objects = []
 
     def _batch(self, table: Any) -> pa.RecordBatch:
         count, file = table.shape[1], self._log.stream.pages.file

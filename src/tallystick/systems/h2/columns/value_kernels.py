@@ -28,7 +28,8 @@ from tallystick.systems.h2.runs.rows import whole_number_at
 from tallystick.systems.h2.runs.walk import after_value, number_at
 
 CONSTANT, WHOLE, TEXT, HEX, LARGE, UUID, DECIMAL, MOMENT, OTHER = range(9)
-"""How values are printed; `OTHER`: by `format.values`."""
+"""How values are printed. `LARGE`: as `HEX`, where the object stands in its row; `OTHER`: by
+`format.values`."""
 NO_OBJECT, WHOLE_ROW = -1, -2
 """Of a row that has no JSON, and of one that `format.values` prints as a whole."""
 
@@ -92,7 +93,10 @@ def kinds_of(plain_zone: bool) -> Any:
 def find_others(
     data: Any, starts: Any, lengths: Any, bases: Any, kinds: Any, places: Any, rows: Any
 ) -> int:
-    """List the places and rows of values that `format.values` prints; -1: of a whole row."""
+    """List the values that `format.values` prints; return how many there are.
+
+    ``places`` takes the offset of each in ``data``, -1 for a whole row; ``rows`` its row.
+    """
     count = 0
     for row in range(len(starts)):
         if bases[row] == WHOLE_ROW:
