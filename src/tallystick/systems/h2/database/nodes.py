@@ -9,7 +9,7 @@ list begins with type (1), checksum (2), parent page (4, 0 for a root):
     inner     table vI, row count below (4, -1 not known), entries (2), last child (4), then per
               entry child (4) and the largest key below it, vL
     chunk     next page (4) and data to the end, or, with type + 16, length (2) and data
-    free list type + 16, checksum (2), then a bit per page from itself on, lowest first
+    free list type (1), checksum (2), then a bit per page from itself on, lowest first
 
 The parent of a chunk is the page before it. A leaf with a row that is too long for a page holds
 only this row, as much of it as fits. Other pages are `EnginePage`, of no table of ours, or `Empty`.
@@ -83,7 +83,7 @@ class Inner:
 
 @dataclass(slots=True)
 class Chunk:
-    """One overflow page of a long row; ``next`` is 0 for the last one."""
+    """One overflow page of a long row, and no chunk of `runs`; ``next`` is 0 for the last one."""
 
     data: bytes
     parent: int

@@ -38,6 +38,7 @@ class LongRows:
             leaf.overflow = self._chain_of(number, memoryview(row)[inline:])
 
     def _chain_of(self, before: int, rest: memoryview) -> int:
+        """Put the rest of the row of page ``before`` on new pages; return the first one."""
         page_size = self._space.page_size
         last, more = chunk_capacity(page_size, last=True), chunk_capacity(page_size, last=False)
         chunks: list[bytes] = []

@@ -100,19 +100,20 @@ class H2PagedLog(SessionLog):
         """
         path = str(target / Path(self._store.path).name)
         fs.mkdir(str(target))
-        write_whole(fs, path, self._chunks())
+        write_whole(fs, path, self._copied())
 
-    def _chunks(self) -> Iterator[bytes]:
+    def _copied(self) -> Iterator[bytes]:
+        """Yield the bytes of the file, with headers that name no log, and its pages as zeros."""
         size, file = self._store.page_size, self._store.file
         header = layout.encode_variable_header(VariableHeader(0, 0, 0, 0), size)
         yield file.pread(size, 0) + header * len(layout.VARIABLE_HEADER_PAGES)
         offset = size * layout.FREE_LIST_ROOT
-        while chunk := bytearray(file.pread(_COPY_BYTES, offset)):
-            for at in range(0, len(chunk), size):
-                if chunk[at] in (layout.STREAM_TRUNK, layout.STREAM_DATA):
-                    chunk[at : at + size] = bytes(size)
-            yield bytes(chunk)
-            offset += len(chunk)
+        while some := bytearray(file.pread(_COPY_BYTES, offset)):
+            for at in range(0, len(some), size):
+                if some[at] in (layout.STREAM_TRUNK, layout.STREAM_DATA):
+                    some[at : at + size] = bytes(size)
+            yield bytes(some)
+            offset += len(some)
 
     def finish(self) -> None:
         """Remove the log, unless transactions are prepared, and cut the file at its last page."""

@@ -25,7 +25,7 @@ from tallystick.systems.h2.runs.pieces import LogPieces
 
 
 class Redo:
-    """The redo of one file.
+    """The redo of one file: it changes pages. `engine.redo.Redo` only tells what the engine would.
 
     ``released`` are pages of older logs that may already belong to the current one.
     """
@@ -65,6 +65,7 @@ class Redo:
                 self._space.take(root, Empty())
 
     def _free(self, pages: Collection[int]) -> None:
+        """Unmark pages that FREE_LOG names, where no table has made them its own."""
         for page in sorted(pages):
             in_use = page < self._space.page_count and self._space.in_use(page)
             if in_use and isinstance(self._space.cache.get(page), Empty):
@@ -73,6 +74,7 @@ class Redo:
                     self._store.release([page], zero=())
 
     def _apply(self, entry: Entry) -> None:
+        """Apply a change. The page index comes first: its row makes the tree, or removes it."""
         if entry.code == Type.ADD:
             _, row = schema.split_row(entry.row)
             if entry.table == TABLE_META:
@@ -113,6 +115,7 @@ class Redo:
         return empty_index(row.number, self._space.page_size)
 
     def _drop_index(self, number: int) -> None:
+        """Remove a table or index, and free its pages."""
         row = self._tables.index.get(number)
         if row is not None and row.root:
             if not row.is_table:

@@ -85,6 +85,7 @@ class Space:
         return (number - layout.FREE_LIST_ROOT) % self._per_list == 0
 
     def _place(self, number: int) -> tuple[int, int]:
+        """Return the page of the free list that marks a page, and the number of the bit in it."""
         part, at = divmod(number - layout.FREE_LIST_ROOT, self._per_list)
         return layout.FREE_LIST_ROOT + part * self._per_list, at
 

@@ -156,6 +156,7 @@ class DataTree:
         raise self._loop()
 
     def _leaf(self, node: object, number: int) -> Leaf:
+        """Return the node at a page as a leaf. Raises `CorruptLogError` if it is none."""
         if not isinstance(node, Leaf):
             raise self._corrupt(f"page {number} is no leaf of it")
         return node
@@ -193,6 +194,7 @@ class DataTree:
             left, number = piece, following
 
     def _place(self, piece: Leaf, parent: int) -> int:
+        """Put a leaf on a new page below ``parent``; return the page."""
         piece.parent = parent
         number = self._space.allocate(piece)
         self.long_rows.spill(number, piece)

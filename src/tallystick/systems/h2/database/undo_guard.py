@@ -32,11 +32,13 @@ class UndoGuard:
         self._space = space
         self._cache = space.cache
         self._done: set[int] = set()
+        """Leaves whose rows have all the images that they need in this section."""
         self._above_done: set[int] = set()
         """Nodes whose children all have images in this section. A page that becomes a child later
         is new or changed, so it has an image as well."""
         self._section = -1
         self._below: dict[int, int] = {}
+        """By node, the rows below it that were logged since its children last got images."""
 
     def row(self, tree: DataTree, key: int) -> None:
         """Log the images for a row that is about to be logged as added, changed or removed."""

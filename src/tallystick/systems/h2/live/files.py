@@ -71,7 +71,9 @@ class PageStoreFile(Closing):
         head = self._file.pread(layout.STATIC_HEADER.size, 0)
         self.static = layout.decode_static_header(head, self.path)
         self.page_size = self.static.page_size
-        self.page_count = self._found = self._file.size() // self.page_size
+        self.page_count = self._file.size() // self.page_size
+        # Pages after these are new, and hold zeros: see `holds_after`.
+        self._found = self.page_count
         if self.static.encrypted or not self.static.magic_ok:
             raise CorruptLogError("no plain page store file", file=self.path, offset=0)
         versions = self.static.read_version, self.static.write_version
@@ -308,7 +310,7 @@ class PageStoreFile(Closing):
         return sorted(found)
 
     def _bits(self, page: bytes) -> bytes:
-        """Return the marks of a page of the free list; none where it is not one yet."""
+        """Return the marks of a page of the free list; zeros where it is not one yet."""
         if page[0] & ~layout.LAST == layout.FREE_LIST:
             return page[layout.FREE_LIST_START :]
         return bytes(self.page_size)

@@ -177,7 +177,7 @@ class PageLog(Uncopied):
         head = self.store.header
         given = (new_log_key, new_first_trunk_page, new_first_data_page)
         known = (head.log_key, head.first_trunk, head.first_data)
-        numbers = [new if old is None else old for old, new in zip(given, known, strict=True)]
+        numbers = [one if asked is None else asked for asked, one in zip(given, known, strict=True)]
         stream = open_stream(self.store.view(), VariableHeader(head.write_counter, *numbers))
         require_sound(stream)
         self._stream = stream
@@ -391,7 +391,7 @@ class PageLog(Uncopied):
             )
 
     def _restored_lists(self, old: LogStream, recovery: Recovery) -> dict[int, bytes]:
-        """Return the pages of the free list that a carried log will restore."""
+        """Return the pages of the free list that a carried log will restore, by number."""
         lists = self.store.free_list_pages
         if not self._own_pages or recovery.undo.keys().isdisjoint(lists):
             return {}
@@ -402,7 +402,10 @@ class PageLog(Uncopied):
         }
 
     def _only_in(self, named: TrunkChain) -> set[int]:
-        """Return what only the header's log uses, if another one was read; no impossible pages."""
+        """Return the pages of the header's log that are not in use, where another log was read.
+
+        Pages that cannot be a log's are left out: these lists may be damaged.
+        """
         pages = {trunk.page for trunk in named.trunks}.union(page for _, page in named.listed())
         possible = range(layout.FIRST_FREE_PAGE, self.store.page_count)
         return {page for page in pages if page in possible and not self.store.is_used(page)}
@@ -448,6 +451,7 @@ class PageLog(Uncopied):
         return writer
 
     def _carry_over(self, old: LogStream, writer: LogWriter, of_log: Collection[int]) -> None:
+        """Copy the records of an old log; ``of_log``: pages that no carried FREE_LOG may name."""
         group: list[Item | bytes] = []
         # Pages that the old log had freed matter where the file's own free list is redone.
         skipped = (Type.NOOP,) if self._own_pages else (Type.NOOP, Type.FREE_LOG)
@@ -464,6 +468,7 @@ class PageLog(Uncopied):
         writer.write(group)
 
     def _carried(self, entry: Entry, record: bytes) -> Item | bytes:
+        """Return a record of an old log with the rules of where it is written."""
         if entry.code == Type.PREPARE_COMMIT:
             return self._prepare_item(entry.session, record)
         if entry.code == Type.CHECKPOINT:

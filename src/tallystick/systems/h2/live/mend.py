@@ -64,13 +64,15 @@ def _copies(data: memoryview, size: int) -> list[bytes]:
     proved = [page if layout.decode_variable_header(page) else b"" for page in pages]
     if any(proved):
         return proved
-    for one, other in (pages, pages[::-1]):  # the sum of one copy may fit the rest of the other
+    # Damage may have hit the sum in one copy and the rest in the other.
+    for one, other in (pages, pages[::-1]):
         if _CRC.pack(crc32(other[_CRC.size :])) == one[: _CRC.size]:
             return [one[: _CRC.size] + other[_CRC.size :]] * 2
     return proved
 
 
 def _copies_mended(path: str, data: memoryview, size: int) -> Iterator[Patch]:
+    """Yield the copies of the variable header that are damaged, as the other one proves them."""
     first, second = _copies(data, size)
     truth = first or second  # the engine goes by the first one
     other = f"page {_FIRST if first else _SECOND}"

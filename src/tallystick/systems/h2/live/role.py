@@ -78,6 +78,7 @@ class SessionLog(Uncopied):
             self._log.forget(session)
 
     def _session(self, session: int) -> int:
+        """Return the number that a session of the caller has in the log for its transaction."""
         session = _session_number(session)
         with self._mutex:
             if session not in self._sessions:
@@ -86,6 +87,7 @@ class SessionLog(Uncopied):
             return self._sessions[session]
 
     def _end(self, session: int) -> int:
+        """Return the number as `_session` does; the next transaction gets another one."""
         session = _session_number(session)
         number = self._session(session)
         with self._mutex:

@@ -302,6 +302,7 @@ class LogWriter(Uncopied):
         self.submit(Item(b"", action=lambda: self._drop(count, page))).wait()
 
     def _drop(self, count: int, page: int) -> None:
+        """Free the first ``count`` trunks, when the headers let the log begin at ``page``."""
         dropped = self.output.drop_trunks(count)
         kept = self.output.trunks[0]
         self.store.write_header(VariableHeader(0, kept.key, kept.page, page))
