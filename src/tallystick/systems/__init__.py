@@ -1,6 +1,6 @@
 """One folder per log system, all of the same plan; `registry` lists them.
 
-In each folder, from bottom to top; a module imports only from packages to its left:
+In each folder, from bottom to top; a module imports only from packages that stand before its own:
 `format` (bytes <-> records and values; no I/O), `codes` (the table of findings), `read` (files ->
 records, transactions, changes; never writes), `runs` (the walk over plain records, and the folds
 over its chunks), `engine` (what the original's own recovery does), `verdict` (differences,
