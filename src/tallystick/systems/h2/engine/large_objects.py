@@ -30,6 +30,7 @@ _OWN = frozenset({"INFORMATION_SCHEMA.LOBS", _MAP, _DATA})
 _BITS = 32
 _FACTOR = 31
 _NO_HASH = 1 << _BITS
+"""In place of the hash of what holds no bytes: no block has it in the map."""
 _DATA_COLUMN = 2
 _Row = tuple[Value | None, ...]
 _MAP_COLUMNS = 4
@@ -196,7 +197,7 @@ def _size_of(data: bytes) -> tuple[int, int]:
 
 
 class _Hashed:
-    """The number of a block and its hash, by the keys of a table's rows."""
+    """The number of a block and its hash for each row of a table, as redo leaves them."""
 
     def __init__(self, reader: _Reader) -> None:
         self._reader = reader

@@ -107,6 +107,8 @@ def offset_text(seconds: int) -> str:
 
 def _civil(day: int) -> tuple[int, int, int]:
     """Return proleptic Gregorian year, month, day of a day counted from 1970-01-01."""
+    # Years from March on, so that a leap day is the last day of its year; eras of 400 years from
+    # 0000-03-01 on, which was 719,468 days before.
     era, day_of_era = divmod(day + 719_468, _DAYS_PER_400_YEARS)
     year_of_era = (
         day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096
@@ -116,12 +118,15 @@ def _civil(day: int) -> tuple[int, int, int]:
 
 
 def _julian(day: int) -> tuple[int, int, int]:
+    """Return Julian year, month, day as `_civil` does, with eras of 4 years."""
     era, day_of_era = divmod(day + 719_470, 1461)
     year_of_era = min(day_of_era // 365, 3)
     return _from_march(year_of_era + era * 4, day_of_era - 365 * year_of_era)
 
 
 def _from_march(year: int, day_of_year: int) -> tuple[int, int, int]:
+    """Return year, month, day of a day, from 0, of a year that begins in March."""
+    # Five months from March or August on have 153 days, and are the same five lengths.
     shifted = (5 * day_of_year + 2) // 153
     day = day_of_year - (153 * shifted + 2) // 5 + 1
     month = shifted + 3 if shifted < 10 else shifted - 9

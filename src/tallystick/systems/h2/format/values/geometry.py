@@ -45,9 +45,11 @@ class _Reader:
         order = "<" if self._unpacked("B") else ">"
         code = self._unpacked(order + "I")
         srid = f"SRID={self._unpacked(order + 'i')};" if code & _SRID else ""
-        kind, of_ewkb = divmod(code & 0xFFFF, 1000)[::-1]
-        dimensions = " " * bool(of_ewkb or code & (_Z | _M))
-        dimensions += "Z" * bool(code & _Z or of_ewkb & 1) + "M" * bool(code & _M or of_ewkb & 2)
+        # Z and M stand in bits of their own, or in the thousands of the code: 1, 2, or 3 for both.
+        thousands, kind = divmod(code & 0xFFFF, 1000)
+        dimensions = " " * bool(thousands or code & (_Z | _M))
+        dimensions += "Z" * bool(code & _Z or thousands & 1)
+        dimensions += "M" * bool(code & _M or thousands & 2)
         size = 2 + len(dimensions.strip())
         if kind not in _NAMES:
             raise ValueError(f"geometry kind {kind}")
@@ -57,6 +59,7 @@ class _Reader:
     def _body(self, kind: int, order: str, size: int, depth: int) -> str:
         if kind == _POINT:
             numbers = self._numbers(order, size)
+            # An empty point has NaN for its numbers, which differs from itself.
             return "EMPTY" if numbers[0] != numbers[0] else f"({_texts(numbers)})"
         count = self._unpacked(order + "I")
         if kind == _LINE:

@@ -19,8 +19,8 @@ from tallystick.systems.protocol import LOST
 
 Shown = str | dict[str, str] | None
 Contents = Callable[[int, int], bytes | None]
-"""Returns the bytes of a large object by its id, which is given again, and the offset in the stream
-of a record that names it; None where they cannot be had."""
+"""Returns the bytes of a large object by its id, and by the offset in the stream of a record that
+names it, as an id may be given again; None where the bytes cannot be had."""
 
 _INLINE = "inline:"
 _STORED = re.compile(r"lob:table=-?\d+,id=(-?\d+),length=(-?\d+)")
@@ -100,6 +100,7 @@ class Presentation:
         if data is None:
             return {LOST: text}
         shown = data.hex() if kind == "BLOB" else data.decode("utf-8", "replace")
+        # A text is as long as it has UTF-16 units: letters above U+FFFF have two.
         size = len(data) if kind == "BLOB" else len(shown) + sum(one > "\uffff" for one in shown)
         return shown if stored is None or size == int(stored[2]) else {LOST: text}
 
