@@ -201,6 +201,7 @@ _CLOSE = ord("}")
 
 @kernel
 def _copy_text(texts: Any, ends: Any, number: int, out: Any, to: int) -> int:
+    """Write a text of several by its number; return the offset after it in ``out``."""
     for at in range(ends[number - 1] if number else 0, ends[number]):
         out[to] = texts[at]
         to += 1
@@ -330,11 +331,13 @@ def _moment(data: Any, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _usual_date(packed: int) -> int:
+    """Return a packed date whose year has four digits, else `_UNUSUAL`."""
     return packed if 1 <= packed >> 9 <= 9999 else _UNUSUAL
 
 
 @kernel
 def _usual_time(ms: int, nanos: int) -> int:
+    """Return the nanoseconds of the day, `_UNUSUAL` for what is no time of a day."""
     if 0 <= ms < _MS_PER_DAY and 0 <= nanos < _NS_PER_SECOND:
         return ms * _NS_PER_MS + nanos
     return _UNUSUAL

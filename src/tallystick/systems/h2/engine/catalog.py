@@ -67,6 +67,7 @@ def contradictions(
 
 
 def _ids(meta: Mapping[int, MetaRow], kind: int) -> set[int]:
+    """Return the ids of tables or indexes, without temporary ones and the engine's own tables."""
     rows = (row for row in meta.values() if row.kind == kind and not row.temporary)
     return {row.index for row in rows if row.index > TABLE_CATALOG}
 

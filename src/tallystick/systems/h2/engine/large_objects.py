@@ -124,6 +124,10 @@ class LargeObjects:
         return found
 
     def _map_rows(self) -> Iterator[tuple[int, _Row]]:
+        """Yield each row of the map of blocks, and where in the stream it was added.
+
+        -1 for a row on the pages before redo.
+        """
         if (index := self._ids.get(_MAP)) is None:
             return
         row = self._tables.meta.get(index)
@@ -143,6 +147,7 @@ class LargeObjects:
         return found
 
     def _block(self, number: int | None, position: int) -> bytes | None:
+        """Return the bytes of a block as they are at an offset in the stream; None: not there."""
         if number is None:
             return None
         places = self._logged.get(number, ())
@@ -160,6 +165,7 @@ class LargeObjects:
         return unpacked_block(found) if compressed else found
 
     def _stored(self, number: int) -> _Row | None:
+        """Return the row of a block on the pages before redo; None where there is none."""
         row = self._tables.meta.get(self._ids.get(_DATA, -1))
         with suppress(StoreError):
             return self._tables.row(row.root, number) if row is not None and row.root else None
@@ -272,12 +278,14 @@ def damaged_blocks(
 
 
 def _map_entry(values: _Row) -> tuple[int | None, int | None]:
+    """Return the number of a block, and its hash, as a row of the map of blocks states them."""
     if len(values) < 2:  # a damaged row: of too few values
         return None, None
     return _number(values[-1]), _number(values[-2])
 
 
 def _block(values: _Row) -> tuple[int | None, int | None]:
+    """Return the number of a block, and the hash of its bytes, of a row that holds it."""
     if len(values) <= _DATA_COLUMN:
         return _number(values[0]) if values else None, _NO_HASH
     data = values[_DATA_COLUMN]

@@ -239,6 +239,7 @@ def _log_refusal(stream: LogStream, recovery: Recovery) -> Opening | None:
 
 
 def _open_log(file: OpenedFile, log: LogPieces, recovery: Recovery) -> tuple[Opening, Redo | None]:
+    """Return what opening comes to after stages 0 and 1, and the redo if it comes to that."""
     stream = log.stream
     if refusal := _log_refusal(stream, recovery):
         return refusal, None

@@ -166,6 +166,7 @@ class Redo:
         return key
 
     def _odd(self, entry: Entry, what: str) -> None:
+        """Note a change that the engine never writes."""
         count, first = self.odd.get(what) or (0, self.stream.file_offset(entry.start))
         self.odd[what] = count + 1, first
 

@@ -121,6 +121,7 @@ class UndonePages:
         return self.recovery is not None and page_id in self.recovery.undo
 
     def _image(self, page_id: int) -> bytes | None:
+        """Return the image that stage 0 writes to a page; None if it writes none."""
         if self.recovery is None or self.stream is None or page_id not in self.recovery.undo:
             return None
         damaged = self.recovery.damaged_images.get(page_id)
@@ -340,6 +341,7 @@ class Tables:
         return bits is not None and not bits[at >> 3] >> (at & 7) & 1
 
     def _free_bits(self, first: int) -> bytes | None:
+        """Return the bits of the page ``first`` of the free list; None where they tell nothing."""
         try:
             page = self.undone.page(first)
         except StoreError:

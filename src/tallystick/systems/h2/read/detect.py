@@ -103,6 +103,7 @@ def _parts(folder: Folder) -> dict[str, list[tuple[int, str]]]:
 
 
 def _recognised(entry: Entry, names: Container[str]) -> bool:
+    """Return whether a file is a page store; ``names`` are those of all files of its folder."""
     try:
         head = entry.head
     except LogUnreadableError:
@@ -120,5 +121,6 @@ def _recognised(entry: Entry, names: Container[str]) -> bool:
 
 
 def _magics(head: bytes) -> tuple[bytes, bytes]:
+    """Return the text that a file begins with, and the one after the salt."""
     outer, _, inner, *_ = STATIC_HEADER.unpack_from(head)
     return outer, inner

@@ -122,6 +122,7 @@ def parts_after(stream: LogStream, position: int, zone: Zone) -> Iterator[LogStr
 def _parts_of(
     pages: PageFile, runs: Iterable[PageRun], zone: Zone
 ) -> Iterator[tuple[LogStream, PageRun]]:
+    """Yield the part of each run from its first whole record on, and the run."""
     trials = TRIALS_MAX
     for run in runs:
         part = LogStream(pages, TrunkChain(), list(run.pages))

@@ -139,6 +139,7 @@ class Scan:
             yield entry
 
     def _walk(self) -> Iterator[Entry]:
+        """Yield every record without its position and section; note how the scan ends."""
         window = _Window(self.stream)
         while True:
             entry = Entry(0, 0, 0, window.position)
@@ -195,6 +196,11 @@ class Scan:
         return "the stream ends inside it, and after its row"
 
     def _decode(self, entry: Entry, data: bytes, at: int) -> int:
+        """Fill an entry from the record at an offset in ``data``; return the offset after it.
+
+        The functions of `_DECODERS` do this for the fields after the type. Where the data end
+        inside the record `IndexError` is raised, and all is done again with more data.
+        """
         code = entry.code = data[at]
         if code >= UNKNOWN_FIRST:
             entry.type = UNKNOWN
@@ -306,10 +312,10 @@ def whole_entries(stream: LogStream) -> Iterator[Entry]:
 
 
 def _exactly(data: bytes, at: int, count: int) -> bytes:
-    piece = data[at : at + count]
-    if len(piece) < count:
+    some = data[at : at + count]
+    if len(some) < count:
         raise IndexError
-    return piece
+    return some
 
 
 def _cut(entry: Entry, window: _Window, fault: str) -> Entry:

@@ -148,6 +148,7 @@ def walk_trunks(pages: PageFile, first: int, key: int) -> TrunkChain:
 
 
 def _next_trunk(pages: PageFile, page_id: int, previous: int, key: int) -> Trunk | TrunkEnd:
+    """Return the trunk on a page; where it is none that follows ``previous`` with this key, why."""
     if page_id == 0:
         return TrunkEnd.NO_NEXT
     if not pages.exists(page_id):
@@ -394,6 +395,7 @@ def _whole_pages(pages: PageFile, keys: array[int], listed: list[int]) -> int:
 
 
 def _count_whole(pages: PageFile, keys: array[int], ids: list[int]) -> int:
+    """Return how many of the pages, from the first, are whole data pages with their keys."""
     import numpy as np
 
     from tallystick.systems.h2.format.page_kernels import count_whole_pages

@@ -279,6 +279,7 @@ def _code(entry: Entry | None) -> int | None:
 
 
 def _is_fill(entry: Entry | None) -> bool:
+    """Return True for no-ops in a row, with which the rest of a page is filled."""
     return entry is not None and entry.code == Type.NOOP and entry.type != INCOMPLETE
 
 

@@ -247,6 +247,7 @@ class Ledger:
         return one.logged(session)
 
     def _carried(self, sessions: list[int]) -> Any:
+        """Return the figures of what is open, a column for each of the sessions."""
         carried = np.zeros((FIGURES, len(sessions)), np.int64)
         carried[PREPARED_AT] = NONE
         for slot, session in enumerate(sessions):
@@ -268,6 +269,7 @@ class Ledger:
 
     @staticmethod
     def _name(found: ChunkTransactions) -> None:
+        """Add the names of the prepare records in the chunk."""
         rows = found.chunk.of_type(Type.PREPARE_COMMIT)
         entries = found.log.of_chunk(found.chunk, rows)
         for number, entry in zip(found.numbers[rows].tolist(), entries, strict=True):

@@ -192,6 +192,7 @@ def _special(data: Any, code: int, at: int, end: int) -> int:
 
 @kernel
 def _interval(data: Any, at: int, end: int) -> int:
+    """Return the offset after an interval, whose kind is at ``at``."""
     if at >= end:
         return _BAD
     kind = int(data[at])

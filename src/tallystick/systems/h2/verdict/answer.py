@@ -105,6 +105,7 @@ def _proof(file: OpenedFile, digest: LogDigest) -> Iterator[Ground]:
 
 
 def _of_different_times(stream: LogStream, header: VariableHeader | None) -> Iterator[Ground]:
+    """Yield what shows that parts of the file were copied at different times."""
     if header is not None and (page := later_page(stream, header)) is not None:
         text = f"Page {page} is of a later log than the header leads to"
         yield Ground("later-log", f"{text}: parts of the file are of different times.")
