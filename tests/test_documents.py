@@ -119,6 +119,25 @@ def test_the_page_of_places_names_files_and_tests_that_exist() -> None:
     assert [one for one in places if "NAME" not in one and not (ROOT / one).exists()] == []
 
 
+def test_each_thing_in_six_systems_is_where_the_table_says() -> None:
+    page = (ROOT / "docs/where.md").read_text()
+    table = page.partition("## One thing in six systems")[2].partition("\n## ")[0]
+    head, _, *lines = [line.split("|")[1:-1] for line in table.splitlines() if line[:1] == "|"]
+    found = 0
+    for thing, *cells in lines:
+        for system, cell in zip(head[1:], cells, strict=True):
+            module = next((one for one in quoted(thing) if "/" in one), "")
+            for one in quoted(cell):
+                if "/" in one:
+                    module = one
+                    continue
+                path = ROOT / "src/tallystick/systems" / system.strip() / f"{module}.py"
+                defined = re.search(rf"^ *(class|def) {one}\b", path.read_text(), re.MULTILINE)
+                assert defined, f"{system}, {thing}: no {one} in {module}"
+                found += 1
+    assert found > 60
+
+
 def test_the_architecture_is_a_map_that_is_read_in_ten_minutes() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     assert len(page.split()) < 1_700
