@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.h2.live.role import H2UndoRedoLog
 from tallystick.testing import MemoryFileSystem
-from tests.roles.contract_undo_redo_log import UndoRedoLogContract, recovered
+from tests.roles.contract_undo_redo_log import Store, UndoRedoLogContract, recovered
+
+Ending = Callable[[H2UndoRedoLog], object]
+ENDINGS: dict[str, tuple[Ending, bool]] = {
+    "rolled back": (lambda log: log.rollback(3), False),
+    "settled by a rollback": (lambda log: log.settle("branch", commit=False), False),
+    "settled by a commit": (lambda log: log.settle("branch", commit=True), True),
+}
 
 
 class TestH2UndoRedoLog(UndoRedoLogContract):
@@ -36,6 +46,65 @@ class TestH2UndoRedoLog(UndoRedoLogContract):
         again = self._reopened(log, tmp_path)
         assert recovered(again).rows == {(16, 1): b"x"}
         again.close()
+
+    def test_a_prepared_session_without_rows_keeps_its_section(self) -> None:
+        fs = MemoryFileSystem()
+        log = self.open_log("/log", fs)
+        log.prepare_commit(3, "branch").wait()
+        for number in range(40):
+            log.log_row(4, 16, number, b"x" * 600)
+            log.commit(4).wait()
+        log.remove_until(log.checkpoint())
+        assert [one.name for one in log.in_doubt()] == ["branch"]
+        log.close()
+        again = self.open_log("/log", fs)
+        assert [one.name for one in again.in_doubt()] == ["branch"]
+        again.settle("branch", commit=True).wait()
+        again.remove_until(again.checkpoint())
+        again.close()
+        assert not self.open_log("/log", fs).in_doubt()
+
+    @pytest.mark.parametrize("name", ENDINGS)
+    def test_a_prepared_session_can_end_before_its_ticket_was_waited_for(self, name: str) -> None:
+        end, committed = ENDINGS[name]
+        fs = MemoryFileSystem()
+        log = self.open_log("/log", fs)
+        log.log_row(3, 16, 1, b"x")
+        log.prepare_commit(3, "branch")
+        end(log)
+        log.log_row(4, 16, 2, b"y")
+        log.commit(4).wait()
+        log.close()
+        again = self.open_log("/log", fs)
+        assert not again.in_doubt()
+        assert ((16, 1) in recovered(again).rows) is committed
+        assert (16, 2) in recovered(again).rows
+
+    def test_a_session_that_was_prepared_twice_is_rolled_back_for_good(self) -> None:
+        fs = MemoryFileSystem()
+        log = self.open_log("/log", fs)
+        log.log_row(3, 16, 1, b"x")
+        log.prepare_commit(3, "first").wait()
+        log.prepare_commit(3, "second").wait()
+        log.rollback(3).wait()
+        assert not log.in_doubt()
+        log.close()
+        again = self.open_log("/log", fs)
+        assert recovered(again).rows == {}
+        assert not again.in_doubt()
+
+    def test_a_name_that_a_rollback_leaves_in_doubt_is_so_at_once_and_after_opening(self) -> None:
+        fs = MemoryFileSystem()
+        log = self.open_log("/log", fs)
+        log.prepare_commit(3, "first").wait()
+        log.prepare_commit(3, "second").wait()
+        log.settle("second", commit=False).wait()
+        assert [one.name for one in log.in_doubt()] == ["first"]
+        log.close()
+        again = self.open_log("/log", fs)
+        assert [one.name for one in again.in_doubt()] == ["first"]
+        again.recover(Store())
+        assert [one.name for one in again.in_doubt()] == ["first"]
 
     def open_log(self, folder: str, fs: FileSystem = LOCAL) -> H2UndoRedoLog:
         return H2UndoRedoLog(folder, page_size=self.page_size, batch=12, fs=fs)

@@ -239,7 +239,8 @@ class PageLog(Uncopied):
         if stage == UNDO_STAGE or self._recovery is None:
             self._recovery = recover(LogPieces(stream, Zone()))
             self._require_readable(self._recovery)
-            self._find_in_doubt(self._recovery)
+            if self._writer is None:  # else what is in doubt is known
+                self._find_in_doubt(self._recovery)
         if stage == UNDO_STAGE:
             undo(stream, self._recovery, handler or PagesOnly(self.store))
             if handler is None:
@@ -302,7 +303,7 @@ class PageLog(Uncopied):
         record = records.encode_commit(session) if commit else records.encode_rollback(session)
         with self._mutex:
             known = self._state.prepared[session].page
-        if page != known:
+        if not known or page != known:
             raise LogWriteError(
                 f"page {page} holds no prepare record of session {session}",
                 file=self.store.path,
@@ -315,7 +316,10 @@ class PageLog(Uncopied):
             replace_record(self.store, page, record)
             self.store.sync()
         with self._mutex:
-            self._state.end_session(session)
+            if commit:
+                self._state.end_session(session)
+            else:
+                self._state.roll_back_prepared(session)
 
     # -- opening for writing --------------------------------------------------------------
 
@@ -545,7 +549,7 @@ class PageLog(Uncopied):
                 found=f"{len(record)} bytes",
             )
         with self._mutex:
-            self._state.prepared[session] = Prepared(name)
+            self._state.prepare(session, name)
             return self._open_writer().submit(self._prepare_item(session, record))
 
     def _prepare_item(self, session: int, record: bytes) -> Item:

@@ -26,7 +26,7 @@ from tallystick.systems.h2.format.layout import DATA_START, PAGE_SIZE_DEFAULT
 from tallystick.systems.h2.format.numbers import INT_MAX, INT_MIN
 from tallystick.systems.h2.format.values.encode import pack, unpack
 from tallystick.systems.h2.live.files import PageStoreFile
-from tallystick.systems.h2.live.log import PageLog
+from tallystick.systems.h2.live.log import PagedInDoubt, PageLog
 from tallystick.systems.h2.live.writer import SECTOR_SIZE
 from tallystick.systems.h2.read.scan import whole_entries
 
@@ -132,9 +132,8 @@ class SessionLog(Uncopied):
     def rollback(self, session: int) -> Ticket:
         """Roll back what the session has logged since it last ended."""
         number = self._end(session)
-        for one in self._log.get_in_doubt_transactions():
-            if one.session == number:
-                self._log.set_in_doubt_transaction_state(number, one.page, commit=False)
+        while (one := self._in_doubt(number)) is not None:
+            self._log.set_in_doubt_transaction_state(number, one.page, commit=False)
         self._log.forget(number)
         return self._log.flush()
 
@@ -172,9 +171,22 @@ class SessionLog(Uncopied):
         Raises:
             KeyError: no transaction in doubt has this name.
         """
-        one = {one.name: one for one in self._log.get_in_doubt_transactions()}[name]
+        found = {one.name: one.session for one in self._log.get_in_doubt_transactions()}[name]
+        one = self._in_doubt(found)
+        if one is None:  # another thread has decided it
+            raise KeyError(name)
         self._log.set_in_doubt_transaction_state(one.session, one.page, commit=commit)
         return self._log.flush()
+
+    def _in_doubt(self, number: int) -> PagedInDoubt | None:
+        """Return the session of that number if it is in doubt, with the page of its prepare."""
+        for one in self._log.get_in_doubt_transactions():
+            if one.session == number:
+                if one.page:
+                    return one
+                self._log.flush().wait()  # the page is known once the record is written
+                return self._in_doubt(number)
+        return None
 
     @closes
     def close(self) -> None:

@@ -18,6 +18,8 @@ class Prepared:
 
     name: str
     page: int = 0
+    earlier: Prepared | None = None
+    """What the session had prepared before, which is in doubt again if this is rolled back."""
 
 
 @dataclass(slots=True)
@@ -37,7 +39,8 @@ class LiveState:
     undo_all: set[int] = field(default_factory=set)
     """Pages with an image in any section: never used for log pages."""
     uncommitted: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Session to the section and position of its first change that is not committed."""
+    """Session to the section and position of its first change, or prepare record, that is not
+    committed."""
     prepared: dict[int, Prepared] = field(default_factory=dict)
 
     def add_entry(self, entry: Entry) -> None:
@@ -49,8 +52,11 @@ class LiveState:
         elif entry.code == Type.CHECKPOINT:
             self.next_section()
         elif entry.code == Type.PREPARE_COMMIT:
-            self.prepared[entry.session] = Prepared(entry.name)
-        elif entry.code in (Type.COMMIT, Type.ROLLBACK):
+            self.prepare(entry.session, entry.name)
+        elif entry.code == Type.COMMIT:
+            self.end_session(entry.session)
+        elif entry.code == Type.ROLLBACK and entry.session not in self.prepared:
+            # It was written over a prepare record. To recovery it is nothing: one before it counts.
             self.end_session(entry.session)
 
     def add_row(self, session: int) -> None:
@@ -62,6 +68,19 @@ class LiveState:
         """Add an undo image."""
         self.undo.add(page)
         self.undo_all.add(page)
+
+    def prepare(self, session: int, name: str) -> None:
+        """Add a prepare record of a session."""
+        self.uncommitted.setdefault(session, (self.section, self.position))
+        self.prepared[session] = Prepared(name, earlier=self.prepared.get(session))
+
+    def roll_back_prepared(self, session: int) -> None:
+        """Remove the last prepare record of a session, and with its only one the session."""
+        earlier = self.prepared[session].earlier
+        if earlier is None:
+            self.end_session(session)
+        else:
+            self.prepared[session] = earlier
 
     def end_session(self, session: int) -> None:
         """Remove a session that has committed, or will never commit."""
