@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.systems.h2.live.role import H2UndoRedoLog
+from tallystick.systems.h2.live.writer import Item, LogWriter
 from tallystick.testing import MemoryFileSystem
 from tests.roles.contract_undo_redo_log import Store, UndoRedoLogContract, recovered
 
@@ -105,6 +108,37 @@ class TestH2UndoRedoLog(UndoRedoLogContract):
         assert [one.name for one in again.in_doubt()] == ["first"]
         again.recover(Store())
         assert [one.name for one in again.in_doubt()] == ["first"]
+
+    def test_two_threads_that_free_the_same_sections_free_them_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fs = MemoryFileSystem()
+        log = H2UndoRedoLog("/log", batch=4, fs=fs)
+        for number in range(6):
+            log.log_row(number, 16, number, b"x" * 3000)
+            log.commit(number).wait()
+        section = log.checkpoint()
+        for number in range(100, 160):
+            log.log_row(number, 16, number, b"x" * 3000)
+            log.commit(number).wait()
+        both, submit = threading.Barrier(2), LogWriter.submit
+
+        def together(self: LogWriter, item: Item | bytes) -> object:
+            if isinstance(item, Item) and item.action is not None:
+                with contextlib.suppress(threading.BrokenBarrierError):  # one at a time
+                    both.wait(0.2)
+            return submit(self, item)
+
+        monkeypatch.setattr(LogWriter, "submit", together)
+        threads = [threading.Thread(target=log.remove_until, args=(section,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        monkeypatch.undo()
+        log.close()
+        found = recovered(H2UndoRedoLog("/log", fs=fs)).rows
+        assert {key for _, key in found} >= {*range(100, 160)}
 
     def open_log(self, folder: str, fs: FileSystem = LOCAL) -> H2UndoRedoLog:
         return H2UndoRedoLog(folder, page_size=self.page_size, batch=12, fs=fs)

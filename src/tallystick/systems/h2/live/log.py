@@ -100,6 +100,8 @@ class PageLog(Uncopied):
         capacity = layout.trunk_capacity(store.page_size)
         self._batch = min(batch or capacity, capacity)
         self._mutex = threading.RLock()
+        self._freeing = threading.Lock()
+        """Held by whoever frees sections: how many trunks go depends on those that are there."""
         self._state = LiveState()
         self._writer: LogWriter | None = None
         self._stream: LogStream | None = None
@@ -609,15 +611,16 @@ class PageLog(Uncopied):
         free list still marks it.
         """
         writer = self._open_writer()
-        with self._mutex:
-            section = min(section, self._state.needed_section())
-            if section <= self._state.first_section:
-                return
-        # The section's first page is known when this is written.
-        writer.submit(self._free_again(writer)).wait()
-        writer.remove_before(self._state.starts[section])
-        with self._mutex:
-            self._state.drop_before(section)
+        with self._freeing:
+            with self._mutex:
+                section = min(section, self._state.needed_section())
+                if section <= self._state.first_section:
+                    return
+            # The section's first page is known when this is written.
+            writer.submit(self._free_again(writer)).wait()
+            writer.remove_before(self._state.starts[section])
+            with self._mutex:
+                self._state.drop_before(section)
 
     def _free_again(self, writer: LogWriter) -> bytes:
         """Return FREE_LOG for pages whose marks no table has made its own; empty if there is none.
