@@ -323,6 +323,20 @@ def test_counters_are_the_writes_that_succeeded_and_their_bytes() -> None:
     assert (writer.mon_num_writes_to_log, writer.mon_num_bytes_to_log) == (6, 190)
 
 
+def test_nothing_is_written_in_the_place_of_what_could_not_be() -> None:
+    file = RecordingFile()
+    writer = LogAccessFile(file, 0, buffer_size=50, checksums=False, write_attempts=2)
+    writer.write_log_record(2, 1, b"ab")
+    file.failing_writes = 2
+    with pytest.raises(OSError, match="made to fail"):
+        writer.flush_log_access_file()
+    writer.write_log_record(2, 2, b"cd")
+    for write in (writer.flush_log_access_file, lambda: writer.write_end_marker(END_MARKER)):
+        with pytest.raises(OSError, match="made to fail"):
+            write()
+    assert file.content == b""
+
+
 def test_large_record_without_reservation_stays_after_what_was_buffered() -> None:
     file = RecordingFile()
     writer = LogAccessFile(file, 0, buffer_size=50, checksums=False)

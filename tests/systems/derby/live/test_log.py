@@ -553,3 +553,38 @@ def test_version_that_is_not_written_is_named_and_not_called_damage(
         LogToFile(str(folder))
     assert (folder / "log1.dat").read_bytes() == before
     assert caught.value.found == found
+
+
+# -- what an error leaves ------------------------------------------------------------------------
+
+
+def test_appends_beside_a_failing_write_leave_a_log_that_can_be_opened() -> None:
+    fs = MemoryFileSystem()
+    log = LogToFile(FOLDER, fs=fs, buffer_size=400)
+    log.commit(log.begin())
+    log.append(b"x" * 200)
+    file = log._access._file
+    inside, write, failed = threading.Event(), file.pwrite, threading.Event()
+
+    def failing(data: bytes | memoryview, offset: int) -> None:
+        if not inside.is_set():
+            inside.set()
+            failed.wait(0.3)  # until the buffers of the other thread are full
+            raise OSError(errno.ENOSPC, "no space")
+        write(data, offset)
+
+    def append() -> None:
+        inside.wait()
+        with pytest.raises(LogPoisonedError):
+            for _ in range(20):
+                log.append(b"y" * 200)
+
+    file.pwrite = failing  # type: ignore[method-assign]
+    other = threading.Thread(target=append)
+    other.start()
+    with pytest.raises(LogPoisonedError):
+        log.flush(log.end - 1)
+    other.join()
+    log.close()
+    with LogToFile(FOLDER, fs=fs) as again:
+        assert not again.open_transactions

@@ -165,6 +165,7 @@ class LogAccessFile(Uncopied):
         self._lists = threading.Condition()
         self._flushing = False
         self._writing = threading.Lock()
+        self._failed: OSError | None = None
         self._checksum_instant = _NOT_RESERVED
         self.mon_num_writes_to_log = 0
         self.mon_num_bytes_to_log = 0
@@ -403,13 +404,19 @@ class LogAccessFile(Uncopied):
         self._write(packed)
 
     def _write(self, data: bytes) -> None:
-        """Write to the file; every attempt writes the same bytes to the same place."""
+        """Write to the file; every attempt writes the same bytes to the same place.
+
+        After the last attempt nothing else is written: it would get the place of what is missing.
+        """
         with self._writing:
+            if self._failed is not None:
+                raise OSError(*self._failed.args) from self._failed
             for attempt in range(self._write_attempts):
                 try:
                     self._file.pwrite(data, self.position)
-                except OSError:
+                except OSError as error:
                     if attempt + 1 == self._write_attempts:
+                        self._failed = error
                         raise
                 else:
                     self.position += len(data)
