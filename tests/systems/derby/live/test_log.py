@@ -558,6 +558,23 @@ def test_version_that_is_not_written_is_named_and_not_called_damage(
 # -- what an error leaves ------------------------------------------------------------------------
 
 
+def test_a_checkpoint_whose_pages_cannot_be_written_leaves_no_transaction() -> None:
+    fs = MemoryFileSystem()
+    log = LogToFile(FOLDER, fs=fs, switch_interval=4096)
+
+    def clean() -> None:
+        raise OSError(errno.ENOSPC, "no space for the pages")
+
+    with pytest.raises(OSError, match="no space for the pages"):
+        log.checkpoint(clean)
+    assert not log.open_transactions
+    log.switch_log_file()
+    log.checkpoint()
+    assert "log1.dat" not in fs.list(FOLDER)
+    log.close()
+    assert not LogToFile(FOLDER, fs=fs).open_transactions
+
+
 def test_appends_beside_a_failing_write_leave_a_log_that_can_be_opened() -> None:
     fs = MemoryFileSystem()
     log = LogToFile(FOLDER, fs=fs, buffer_size=400)

@@ -316,15 +316,20 @@ class LogToFile(Closing):
             undo = min((one.first for one in self._table.values()), default=redo)
             undo = min(undo, redo)
             number = self._begin(operations.STATUS_INTERNAL)
-        self.flush(redo)
-        if clean is not None:
-            clean()
-        with self._state:
-            table = [_entry(one, number) for one in self._table.values()]
-            marks = {"redoLWM": redo, "undoLWM": undo, "transactionTable": table}
-            operation = encode_operation(operations.CHECKPOINT, marks)
-            instant = self._append(encode_body(int(Group.RAWSTORE), number, operation))
-        self.flush(instant)
+        try:
+            self.flush(redo)
+            if clean is not None:
+                clean()
+            with self._state:
+                table = [_entry(one, number) for one in self._table.values()]
+                marks = {"redoLWM": redo, "undoLWM": undo, "transactionTable": table}
+                operation = encode_operation(operations.CHECKPOINT, marks)
+                instant = self._append(encode_body(int(Group.RAWSTORE), number, operation))
+            self.flush(instant)
+        except BaseException:
+            if self._stop is None:  # left open, it would keep every log file from now on
+                self.abort(number, sync=False)
+            raise
         self.commit(number, sync=False)
         self._write_control(instant, undo)
         return instant
