@@ -575,6 +575,20 @@ def test_a_checkpoint_whose_pages_cannot_be_written_leaves_no_transaction() -> N
     assert not LogToFile(FOLDER, fs=fs).open_transactions
 
 
+def test_a_close_that_cannot_write_the_rest_releases_the_log() -> None:
+    disk = MemoryFileSystem()
+    fs = FaultyFileSystem(disk)
+    log = LogToFile(FOLDER, fs=fs)
+    log.commit(log.begin())
+    log.begin()
+    fs.fault = Fault(1, calls=WRITES, error=errno.EIO)
+    with pytest.raises(LogPoisonedError):
+        log.close()
+    log.close()
+    with LogToFile(FOLDER, fs=fs) as again:
+        assert not again.open_transactions
+
+
 def test_appends_beside_a_failing_write_leave_a_log_that_can_be_opened() -> None:
     fs = MemoryFileSystem()
     log = LogToFile(FOLDER, fs=fs, buffer_size=400)

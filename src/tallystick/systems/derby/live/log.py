@@ -502,16 +502,23 @@ class LogToFile(Closing):
 
     @closes
     def close(self) -> None:
-        """Flush and close; a poisoned log is only closed. A second call does nothing."""
-        if self._stop is None:
-            self.flush(self._end - 1)
-            self._writer.close()
-        with self._state:
+        """Flush and close; a poisoned log is only closed. A second call does nothing.
+
+        Raises:
+            LogPoisonedError: the rest could not be written; the log is closed all the same.
+        """
+        try:
             if self._stop is None:
-                self._access.close()
-            if not isinstance(self._stop, LogClosedError):
-                self._stop = LogClosedError("the log is closed")
-                self._folder.close()
+                self.flush(self._end - 1)
+                self._writer.close()
+            with self._state:
+                if self._stop is None:
+                    self._access.close()
+        finally:
+            with self._state:
+                if not isinstance(self._stop, LogClosedError):
+                    self._stop = LogClosedError("the log is closed")
+                    self._folder.close()
 
 
 def _transaction_number(value: object) -> int:
