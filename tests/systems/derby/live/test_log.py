@@ -589,6 +589,31 @@ def test_a_close_that_cannot_write_the_rest_releases_the_log() -> None:
         assert not again.open_transactions
 
 
+def test_the_newer_of_two_checkpoints_is_the_one_that_the_control_file_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs = MemoryFileSystem()
+    log = LogToFile(FOLDER, fs=fs, switch_interval=4096)
+    write_control, threads = LogFolder.write_control, list[threading.Thread]()
+
+    def another() -> None:
+        log.switch_log_file()
+        log.checkpoint()
+
+    def overtaken(self: LogFolder, control: Control) -> None:
+        if not threads:
+            threads.append(threading.Thread(target=another))
+            threads[0].start()
+            threads[0].join(0.2)
+        write_control(self, control)
+
+    monkeypatch.setattr(LogFolder, "write_control", overtaken)
+    log.checkpoint()
+    threads[0].join()
+    log.close()
+    LogToFile(FOLDER, fs=fs).close()
+
+
 def test_appends_beside_a_failing_write_leave_a_log_that_can_be_opened() -> None:
     fs = MemoryFileSystem()
     log = LogToFile(FOLDER, fs=fs, buffer_size=400)

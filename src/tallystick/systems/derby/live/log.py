@@ -114,6 +114,7 @@ class LogToFile(Closing):
         self._archive = archive
         self._cipher = cipher
         self._state = threading.RLock()
+        self._checkpointing = threading.Lock()
         self._stop: BaseException | None = None
         self._folder = LogFolder(folder, fs)
         try:
@@ -300,14 +301,20 @@ class LogToFile(Closing):
     def checkpoint(self, clean: Callable[[], None] | None = None) -> int:
         """Write a checkpoint record and both control files.
 
-        Log files before the oldest open transaction are removed unless the log is an archive.
+        Log files before the oldest open transaction are removed unless the log is an archive. One
+        checkpoint is made at a time.
 
         Args:
-            clean: writes every changed page and makes it durable.
+            clean: writes every changed page and makes it durable; it makes no checkpoint itself.
 
         Returns:
             The instant of the checkpoint record.
         """
+        # The control file names the newest one: what an older one needs may be removed by then.
+        with self._checkpointing:
+            return self._checkpoint(clean)
+
+    def _checkpoint(self, clean: Callable[[], None] | None) -> int:
         if split_instant(self._end)[1] > self._interval:
             self.switch_log_file(self._interval)
         self._ensure_space(HEAD_MAX)
