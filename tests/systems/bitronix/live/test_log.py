@@ -165,6 +165,21 @@ def test_a_swap_carries_open_decisions_and_gives_a_real_timestamp(tmp_path: Path
     assert reading_of(tmp_path).verdict().strict["dangling"][0]["uniqueNames"] == ["jms/b"]
 
 
+def test_a_swap_and_an_opening_keep_a_decision_after_an_outcome_of_the_same_gtrid(
+    tmp_path: Path,
+) -> None:
+    with DiskJournal(str(tmp_path), max_log_size=SMALL) as journal:
+        journal.log_forced(UNKNOWN, gtrid(1000), NAMES[:1]).wait()
+        journal.log_forced(COMMITTING, gtrid(1000), NAMES).wait()
+    for _ in range(2):
+        with DiskJournal(str(tmp_path), max_log_size=SMALL) as journal:
+            used = journal.active.path
+            while journal.active.path == used:
+                journal.log_forced(PREPARED, gtrid(1), NAMES).wait()
+            assert dict(journal.collect_dangling_records())[gtrid(1000)].unique_names == NAMES
+            assert list(journal.heuristic_records()) == [gtrid(1000)]
+
+
 def test_open_decisions_that_fill_the_journal_refuse_and_can_be_closed(tmp_path: Path) -> None:
     with DiskJournal(str(tmp_path), max_log_size=SMALL) as journal:
         numbers = itertools.count()

@@ -78,8 +78,8 @@ class CarriedRecords:
         return self.size - self._size_of(record.gtrid) + alone.size + record.size
 
     def records(self) -> list[TransactionLogRecord]:
-        """Return all of them, decisions first, by gtrid."""
-        both = self._decisions, self._heuristics
+        """Return all of them, outcomes first, by gtrid: after its decision one would close it."""
+        both = self._heuristics, self._decisions
         return [found[gtrid] for found in both for gtrid in sorted(found)]
 
     def copies(self, time: int, sequence: int, but: bytes | None = None) -> list[bytes]:
@@ -109,7 +109,7 @@ class CarriedRecords:
         return self._open, heuristics
 
     def _kept(self, gtrid: bytes) -> list[TransactionLogRecord]:
-        both = (self._decisions.get(gtrid), self._heuristics.get(gtrid))
+        both = (self._heuristics.get(gtrid), self._decisions.get(gtrid))
         return [one for one in both if one is not None]
 
     def _size_of(self, gtrid: bytes) -> int:
