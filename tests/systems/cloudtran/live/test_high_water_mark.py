@@ -275,3 +275,21 @@ def test_line_is_decoded_as_it_was_encoded(mark: HighWaterMark) -> None:
     for at in range(len(line) - 1):
         assert decode_mark(line[:at] + bytes([line[at] ^ 1]) + line[at + 1 :]) is None
         assert decode_mark(line[:at]) is None
+
+
+def test_a_number_is_not_given_again_when_the_file_that_had_it_is_gone() -> None:
+    fs = MemoryFileSystem()
+    with opened("/log", fs=fs) as log:
+        assert write(log, 3) == [1, 2, 3]
+        log.persisted_all((2, 3), ["a"])
+        log.sync().wait()
+        log._writer._series._roll()
+        log.persisted(1, ["a"])
+        log.sync().wait()
+        for path in log.disposable():
+            fs.remove(path)
+            log.disposed(path)
+        assert log.last_number == 3
+    with opened("/log", fs=fs) as log:
+        assert log.last_number == 3
+        assert write(log) == [4]

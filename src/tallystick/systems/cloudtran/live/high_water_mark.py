@@ -7,6 +7,7 @@ In: a folder on a `FileSystem`, and what became durable or may be disposed of. O
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Callable
 from dataclasses import replace
 
 from tallystick.errors import CorruptLogError
@@ -54,11 +55,23 @@ def write_mark(fs: FileSystem, folder: str, base: str, mark: HighWaterMark) -> N
 
 
 class StoredMark(Uncopied):
-    """The mark of a log that is open for writing. Safe for several threads."""
+    """The mark of a log that is open for writing. Safe for several threads.
 
-    def __init__(self, fs: FileSystem, folder: str, base: str, mark: HighWaterMark) -> None:
+    ``last_number`` returns the greatest number that a transaction got: files that go take theirs
+    with them, so each mark that is written has it.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: str,
+        base: str,
+        mark: HighWaterMark,
+        last_number: Callable[[], int],
+    ) -> None:
         self._fs, self._folder, self._base = fs, folder, base
         self._mark = mark
+        self._last_number = last_number
         self._lock = threading.Lock()
 
     def durable(self, serial: int, sequence: int) -> None:
@@ -86,5 +99,6 @@ class StoredMark(Uncopied):
                 self._replace(replace(self._mark, kept=first))
 
     def _replace(self, mark: HighWaterMark) -> None:
+        mark = replace(mark, number=max(mark.number, self._last_number()))
         write_mark(self._fs, self._folder, self._base, mark)
         self._mark = mark

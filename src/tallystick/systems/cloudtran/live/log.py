@@ -138,7 +138,13 @@ class BlockLog(Closing):
         self.losses = found.losses
         self.judgement = found.judgement
         self._next_number = found.mark.number + 1
-        self._mark = StoredMark(self._fs, self.folder, self.settings.file_base_name, found.mark)
+        self._mark = StoredMark(
+            self._fs,
+            self.folder,
+            self.settings.file_base_name,
+            found.mark,
+            lambda: self.last_number,
+        )
         series = FileSeries(
             self._fs,
             self.folder,
