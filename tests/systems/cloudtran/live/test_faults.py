@@ -196,3 +196,17 @@ def test_every_crash_of_a_longer_log_keeps_the_order() -> None:
         return found
 
     check_recovery(recording, recover, limit=8, writer_of=lambda _: 0)
+
+
+@pytest.mark.parametrize("sync", [FailedSync.ORDERED, FailedSync.REVERTED])
+def test_a_file_whose_last_sync_failed_leaves_no_gap(sync: FailedSync) -> None:
+    disk = MemoryFileSystem()
+    fs = FaultyFileSystem(disk)
+    log = open_log(fs)
+    found = acknowledged(log, 2)
+    fs.fault = Fault(1, {"datasync"}, sync=sync)
+    log._writer._series._roll()
+    assert fs.struck
+    found += acknowledged(log, 2)
+    log.close()
+    assert recovered(disk) == found == [1, 2, 3, 4]

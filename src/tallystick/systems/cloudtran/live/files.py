@@ -211,6 +211,10 @@ class FileSeries:
         end = self._end
         try:
             self._append(self.sequence, closing)
+            # Not as a closing block, if it goes to the next file after all: its number has to be
+            # there, as a gap is a loss to a reader.
+            place = (self.sequence, ReadyBlock(0, CODEC_NONE, b""))
+            self._unsynced = [*(self._unsynced or []), place]
             self.sequence += 1
         except OSError:
             # without its closing block the file looks like one that ended in a crash
