@@ -174,6 +174,30 @@ def test_stuck_transaction_is_carried_forward_and_replayed_once(tmp_path: Path) 
         assert [entry.reference for entry, _ in log.pending()] == ["stuck"]
 
 
+def test_a_transaction_that_is_carried_forward_keeps_the_targets_that_hold_it(
+    tmp_path: Path,
+) -> None:
+    chosen = settings(carry_forward_files=2)
+    with BlockLog(str(tmp_path), chosen, disposer=None) as log:
+        first, ticket = begin(log)
+        ticket.wait()
+        log.persisted(first, ["orders"])
+        log.sync().wait()
+        log._writer._series._roll()
+        second, ticket = begin(log)
+        ticket.wait()
+        assert log.disposable() == []
+        log.sync().wait()
+        for path in log.disposable():
+            Path(path).unlink()
+            log.disposed(path)
+        assert log.files == 1
+    left = [(first, ["billing"]), (second, ["billing", "orders"])]
+    assert [(number, sorted(targets)) for number, targets in pending(tmp_path)] == left
+    with BlockLog(str(tmp_path), chosen, disposer=None) as log:
+        assert [(one.number, sorted(targets)) for one, targets in log.pending()] == left
+
+
 def test_default_disposer_deletes_redundant_files_while_running(tmp_path: Path) -> None:
     with BlockLog(str(tmp_path), settings(file_size_mb=1)) as log:
         for _ in range(40):

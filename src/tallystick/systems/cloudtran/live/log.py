@@ -376,17 +376,19 @@ class BlockLog(Closing):
             stuck = list(
                 self._writer.state.stuck(settings.carry_forward_files, settings.carry_forward_max)
             )
+            done = [frozenset(one.entry.targets).difference(one.pending) for one in stuck]
             for one in stuck:
                 # Marked under the lock in which they were found, so that a second call carries none
                 # of them again.
                 one.being_carried = True
         with self._order:
-            for one in stuck:
+            for one, names in zip(stuck, done, strict=True):
                 encoded = bytearray(one.encoded)
                 encoded[ENTRY_FLAGS_AT] |= PersistingFlag.CARRIED_FORWARD
-                self._writer.append(
-                    bytes(encoded), Effect(EffectKind.CARRIED_FORWARD, one.entry.number)
-                )
+                number = one.entry.number
+                self._writer.append(bytes(encoded), Effect(EffectKind.CARRIED_FORWARD, number))
+                if names:  # what says so now goes with the files before
+                    self._append_persisted(Effect(_PERSISTED, number, names))
         if stuck:
             self._flusher.prompt()
 
