@@ -210,6 +210,10 @@ class GroupWriter(Uncopied, Generic[Item]):
             finally:
                 self.release()
 
+    def poison(self, error: Exception) -> TallystickError:
+        """Stop the writer by what failed in an `exclusive` block (I4); return what callers get."""
+        return copy_error(self._poison(error))
+
     @property
     def counters(self) -> GroupCounters:
         """Return what was counted so far."""

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tallystick.errors import LogPoisonedError, TallystickError
-from tallystick.storage.files import FileSystem
+from tallystick.errors import LogFullError, LogPoisonedError, TallystickError
+from tallystick.storage.files import Bytes, FileSystem
 from tallystick.systems.jboss.live.log import CircularJournal
 from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
@@ -33,6 +33,7 @@ from tallystick.testing import (
     check_recovery,
     every_fault,
 )
+from tallystick.testing.faults import FaultyFile
 
 FOLDER = "/journal"
 FORMATS = {
@@ -188,6 +189,75 @@ def test_compaction_keeps_everything_in_every_crash() -> None:
             assert live(state.fs()) == [1, 3, 5, 7, 9, 11], state.describe()
             tried += 1
     assert tried > 20
+
+
+def compacted(disk: FileSystem, fault: Fault) -> tuple[bool, set[int]]:
+    """Whether a fault struck a compaction, and the ids that are live for those who were told."""
+    settings = JournalSettings(file_size=1024, pool_files=20)
+    fs = FaultyFileSystem(disk)
+    journal = CircularJournal(FOLDER, settings, fs=fs)
+    live = set(range(12))
+    for number in live:
+        journal.append_add_record(number, 0, bytes(150)).wait()
+    for number in range(0, 12, 2):
+        journal.append_delete_record(number).wait()
+        live.remove(number)
+    fs.fault = fault
+    with suppress(TallystickError):
+        journal.compact()
+    fs.fault = None
+    with suppress(TallystickError):
+        for number in range(100, 140):  # in files that are free now, if any is
+            journal.append_add_record(number, 0, bytes(150)).wait()
+            live.add(number)
+            if number % 4:
+                journal.append_delete_record(number).wait()
+                live.remove(number)
+    with suppress(TallystickError):
+        journal.close()
+    return fs.struck, live
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_compaction_that_fails_loses_nothing_and_brings_nothing_back(code: int) -> None:
+    settings = JournalSettings(file_size=1024, pool_files=20)
+    for nth in range(1, 100):
+        disk = MemoryFileSystem()
+        struck, live = compacted(disk, Fault(nth, error=code))
+        assert set(numbers(disk, settings)) == live, nth
+        if not struck:
+            assert nth > 10
+            return
+    raise AssertionError("the fault was always reached")
+
+
+def test_a_compaction_without_space_for_its_copies_leaves_the_journal_as_it_was() -> None:
+    settings = JournalSettings(file_size=1024)
+    fs = FaultyFileSystem(MemoryFileSystem())
+    journal = CircularJournal(FOLDER, settings, fs=fs)
+    for number in range(12):
+        journal.append_add_record(number, 0, bytes(150)).wait()
+    for number in range(0, 12, 2):
+        journal.append_delete_record(number).wait()
+    journal.force_move_next_file()
+    before = journal.files()
+    write = FaultyFile.pwrite
+
+    def full(self: FaultyFile, data: Bytes, offset: int) -> None:
+        if self.path.endswith(".cmp"):
+            raise OSError(errno.ENOSPC, "no space", self.path)
+        write(self, data, offset)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FaultyFile, "pwrite", full)
+        with pytest.raises(LogFullError, match="the copies of a compaction"):
+            journal.compact()
+    assert [name for name in fs.list(FOLDER) if name.endswith(".cmp")] == []
+    journal.append_add_record(20, 0, b"more").wait()
+    journal.compact()
+    assert len(journal.files()) < len(before)
+    journal.close()
+    assert sorted(numbers(fs.inner, settings)) == [1, 3, 5, 7, 9, 11, 20]
 
 
 # -- faults ---------------------------------------------------------------------------------

@@ -12,10 +12,12 @@ In: a `Ring` to which nothing is being written. Out: the counts of the new files
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tallystick.errors import UnsupportedFormatError
+from tallystick.errors import LogFullError, UnsupportedFormatError
+from tallystick.storage.opening import needing_space
 from tallystick.systems.jboss.format.compaction_control import Control, encode_control
 from tallystick.systems.jboss.format.file_names import COMPACTED
 from tallystick.systems.jboss.format.layout import (
@@ -127,6 +129,7 @@ def compact(ring: Ring, counts: ReclaimCounts) -> ReclaimCounts:
 
     Raises:
         UnsupportedFormatError: the generation is one of 2008.
+        LogFullError: there is no space for the copies; the old files are as they were.
     """
     if ring.settings.shape.pairs:
         raise UnsupportedFormatError(
@@ -157,10 +160,17 @@ def compact(ring: Ring, counts: ReclaimCounts) -> ReclaimCounts:
 
 def _write(ring: Ring, outputs: list[_Output]) -> None:
     """Write the new files durably, under their temporary names."""
-    for output in outputs:
-        size = ring.settings.file_size
-        output.file.position = ring.settings.rounded(len(output.content))
-        _write_new(ring, output.file.name + COMPACTED, bytes(output.content), size)
+    size = ring.settings.file_size
+    try:
+        with needing_space(ring.folder, "the copies of a compaction"):
+            for output in outputs:
+                output.file.position = ring.settings.rounded(len(output.content))
+                _write_new(ring, output.file.name + COMPACTED, bytes(output.content), size)
+    except LogFullError:
+        for output in outputs:
+            with contextlib.suppress(OSError):
+                ring.fs.remove(ring.path(output.file.name + COMPACTED))
+        raise
     ring.fs.sync_dir(ring.folder)
 
 

@@ -284,12 +284,12 @@ class CircularJournal(Closing):
 
     def force_move_next_file(self) -> None:
         """Begin the next file now."""
-        with self._flushed():
+        with self._changing_files():
             self._ring.advance()
 
     def check_and_reclaim_files(self) -> None:
         """Reuse, or delete, files that may go."""
-        with self._flushed():
+        with self._changing_files():
             self._ring.reclaim()
 
     def needs_compaction(self) -> bool:
@@ -305,10 +305,11 @@ class CircularJournal(Closing):
 
         Raises:
             UnsupportedFormatError: the generation is of 2008: its loaders know no control file.
+            LogFullError: there is no space for the copies; nothing has changed.
             LogWriteError: the folder was moved.
         """
         self.require_in_place()
-        with self._lock, self._flushed():
+        with self._lock, self._changing_files():
             self._placer.counts = compact(self._ring, self._placer.counts)
 
     def files(self) -> list[tuple[str, int]]:
@@ -367,6 +368,18 @@ class CircularJournal(Closing):
         self._writer.flush()
         with self._writer.exclusive():
             yield
+
+    @contextmanager
+    def _changing_files(self) -> Iterator[None]:
+        """As `_flushed`, for what changes files: the journal ends if that fails.
+
+        Its files are then not what it takes them for, until it is opened again.
+        """
+        with self._flushed():
+            try:
+                yield
+            except OSError as error:
+                raise self._writer.poison(error) from error
 
     def _submit(self, entry: UnplacedRecord, *, sync: bool = True) -> _Ticket:
         return self._writer.submit(entry, len(entry.raw), sync=sync)
