@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tallystick.roles import RecordJournal
+from tallystick.errors import LogWriteError
+from tallystick.roles import RecordJournal, Ticket
 from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
 from tests.roles.contract_record_journal import Opener, RecordJournalContract
@@ -28,3 +30,39 @@ class TestCircularJournal(RecordJournalContract):
             return JBossRecordJournal(str(tmp_path / "journal"), settings)
 
         return open_it
+
+
+Ending = Callable[[JBossRecordJournal], Ticket]
+ENDINGS: dict[str, Ending] = {
+    "commit": lambda journal: journal.commit(5),
+    "prepare": lambda journal: journal.prepare(5),
+}
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["away", "moved back"])
+@pytest.mark.parametrize("name", ENDINGS)
+def test_a_transaction_with_a_refused_record_does_not_commit_without_it(
+    name: str, back: bool, tmp_path: Path
+) -> None:
+    folder, away = tmp_path / "journal", tmp_path / "away"
+    settings = JournalSettings(file_size=4096)
+    journal = JBossRecordJournal(str(folder), settings)
+    journal.add_in(5, 1, bytes(500))
+    journal.add(10, b"kept").wait()
+    folder.rename(away)
+    journal.add_in(5, 2, bytes(3700))  # needs another file
+    with pytest.raises(LogWriteError, match="was moved"):
+        journal.journal.flush()
+    if back:
+        away.rename(folder)
+    with pytest.raises(LogWriteError, match="a record of transaction 5 was refused"):
+        ENDINGS[name](journal).wait()
+    journal.add(11, b"kept").wait()
+    journal.close()
+    again = JBossRecordJournal(str(folder if back else away), settings)
+    assert [one.record_id for one in again.live_records()] == [10, 11]
+    assert not again.prepared()
+    again.add_in(5, 3, b"")
+    again.commit(5).wait()
+    assert [one.record_id for one in again.live_records()] == [10, 11, 3]
+    again.close()

@@ -2,8 +2,9 @@
 
 In: records in the order of the log, from one thread at a time. Out: bytes in the ring's files.
 A record is never split. What a commit or prepare counts depends on the files of its elements, so
-it is encoded here. A full disk ends the journal (`LogPoisonedError`): a transaction with a
-refused element must not be committed without it, and reopening reads what is on the disk.
+it is encoded here. A full disk ends the journal (`LogPoisonedError`). Where records are refused
+because the folder was moved, the journal goes on, but for their transactions: none is committed
+without an element that was refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tallystick.errors import LogWriteError
+from tallystick.storage.group.answers import lsns_of
 from tallystick.systems.jboss.format.layout import (
     CHECK_SIZE,
     FILE_ID_MASK,
@@ -54,21 +57,33 @@ class Placer:
         self.ring = ring
         self.counts = counts
         self._shape = ring.settings.shape
+        self._cut: set[int | None] = set()
+        """Transactions of which a record was refused, until they are rolled back."""
 
     def write(self, entries: list[UnplacedRecord]) -> Sequence[int]:
         """Write one group; return for each record a growing number: file id << 31, plus offset.
 
         Raises:
-            LogWriteError: another file is needed, and the folder was moved; nothing was written.
+            LogWriteError: another file is needed, and the folder was moved, or all are ends of
+                transactions of which a record was refused; nothing was written.
         """
         # The folder is looked at only where a file may have to be made: it costs a system call.
         if self._size_max(entries) > self.ring.remaining():
-            self.ring.fs.require_in_place()
+            try:
+                self.ring.fs.require_in_place()
+            except LogWriteError:
+                self._cut.update({one.transaction for one in entries} - {None})
+                raise
         add = self.counts.add
         batch: list[bytes | bytearray] = []
-        numbers = []
+        numbers: list[int] = []
+        refused: dict[int, LogWriteError] = {}
         file, stamp, place, end = self._place()
         for entry in entries:
+            if self._cut and (refusal := self._refusal(entry)) is not None:
+                refused[len(numbers)] = refusal
+                numbers.append(place)
+                continue
             record = self._placed(entry, stamp)
             if place + len(record) > end:
                 batch = self._written(batch)
@@ -80,7 +95,21 @@ class Placer:
             batch.append(record)
             add(file, entry.type, entry.transaction, entry.record_id, len(record))
         self._written(batch)
+        if refused:
+            return lsns_of([refused.get(at, number) for at, number in enumerate(numbers)])
         return numbers
+
+    def _refusal(self, entry: UnplacedRecord) -> LogWriteError | None:
+        """Return why a transaction cannot end so; what rolls it back makes it whole again."""
+        if entry.type is RecordType.ROLLBACK:
+            self._cut.discard(entry.transaction)
+        if entry.transaction not in self._cut or entry.type not in (_COMMIT, _PREPARE):
+            return None
+        return LogWriteError(
+            f"a record of transaction {entry.transaction} was refused",
+            file=self.ring.folder,
+            advice="Open the journal anew, which rolls it back, and repeat all of it",
+        )
 
     def _size_max(self, entries: list[UnplacedRecord]) -> int:
         """Return the most bytes that the records of a group can take."""
