@@ -243,6 +243,21 @@ class UndoRedoLogContract(SurvivalContract):
         assert store.rows == {(TABLE, 1): b"after", (TABLE, 2): b"last"}
         log.close()
 
+    def test_sections_with_rows_of_an_open_session_stay(self, tmp_path: Path) -> None:
+        log = self.open_log(str(tmp_path / "log"))
+        log.log_row(4, TABLE, 3, b"committed")
+        log.commit(4).wait()
+        log.log_row(3, TABLE, 1, b"open")
+        log.remove_until(log.checkpoint())
+        log.log_row(4, TABLE, 2, b"after")
+        log.commit(4).wait()
+        log.remove_until(log.checkpoint())
+        log.commit(3).wait()
+        log = self._reopened(log, tmp_path)
+        rows = recovered(log).rows
+        assert (rows[TABLE, 1], rows[TABLE, 2]) == (b"open", b"after")
+        log.close()
+
     def test_section_ids_grow(self, tmp_path: Path) -> None:
         log = self.open_log(str(tmp_path / "log"))
         sections = [log.checkpoint() for _ in range(4)]

@@ -45,14 +45,16 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
     def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL, owner: str = "") -> None:
         super().__init__(log, fs=fs, owner=owner)
         self.roll_back_open()
-        self._unprepared: set[int] = set()
-        """Sessions that have logged rows, and not prepared."""
+        self._unprepared: dict[int, int] = {}
+        """Sessions that have logged rows, and not prepared, with the section of their first row."""
+        self._section = self.log.checkpoint_lsn
         self._pages: set[int] = set()
         """The pages of which the last section has an image."""
         self._marks: list[int] = []
         for row in self._kept_rows():
             if row.record.code == Code.CHECKPOINT:
                 self._pages.clear()
+                self._section = row.lsn
                 self._marks.append(row.record.key or 0)
             elif _is_undo(row):
                 self._pages.add(row.record.key or 0)
@@ -93,7 +95,7 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         """Log changed rows by table and key, in order, in as few groups as possible."""
         own = transaction_number(session)
         self.log.refusals.require_room()
-        self._unprepared.add(own)
+        self._unprepared.setdefault(own, self._section)
         records = [row_record(own, *place, row) for place, row in checked_rows(rows).items()]
         for some in _pieces(records, self.log.group_bytes):
             self.log.submit(Bundle(some), sync=False)
@@ -106,15 +108,17 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
             self.log.commit(CommittedRows(transaction_number(session), rows, size), size)
             return
         self.log_rows(session, rows)
+        since = self._unprepared[session]
         try:
             self.commit(session).wait()
         except LogWriteError:
-            self._unprepared.add(session)  # its rows may be in the log
+            self._unprepared[session] = since  # its rows may be in the log
             raise
 
     def log_truncate(self, session: int, table: int) -> None:
         """Log that all rows of the table are removed."""
         body = encode_row(integer(table, "table", TABLE_MIN, TABLE_MAX))
+        self._unprepared.setdefault(transaction_number(session), self._section)
         self.log.submit(UnplacedRecord(Code.TRUNCATE, body, session), sync=False)
 
     def prepare_commit(self, session: int, name: str) -> Ticket:
@@ -122,12 +126,12 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         name = text(name, "name")
         ending = UnplacedEnding(Code.PREPARE, session, branch_of(name), name.encode())
         ticket = self.log.submit(ending)
-        self._unprepared.discard(session)
+        self._unprepared.pop(session, None)
         return ticket
 
     def commit(self, session: int) -> Ticket:
         """Commit what the session has logged since it last ended."""
-        self._unprepared.discard(transaction_number(session))
+        self._unprepared.pop(transaction_number(session), None)
         return self.log.submit(UnplacedEnding(Code.COMMIT, session))
 
     def rollback(self, session: int) -> Ticket:
@@ -135,7 +139,7 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         record = UnplacedRecord(Code.ROLLBACK, b"", transaction_number(session))
         if session not in self._unprepared:
             return self.log.submit(record)
-        self._unprepared.discard(session)
+        self._unprepared.pop(session, None)
         return self.log.submit(Bundle((record,)))  # owed where it is refused
 
     def flush(self) -> Ticket:
@@ -148,6 +152,7 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         """Start a new section; return its id. Every changed page must be written before."""
         section = self.log.submit(UnplacedRecord(Code.CHECKPOINT, key=mark or None)).wait()
         self._pages.clear()
+        self._section = section
         return section
 
     def marks(self) -> Sequence[int]:
@@ -155,9 +160,12 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         return self._marks
 
     def remove_until(self, section: int) -> None:
-        """Free what lies before that section; nothing while a transaction is in doubt."""
+        """Free what lies before that section; nothing while a transaction is in doubt.
+
+        Sections with rows of open sessions stay.
+        """
         if not self.in_doubt():
-            self.log.reclaim(section)
+            self.log.reclaim(min([section, *self._unprepared.copy().values()]))
 
     # -- recovery -----------------------------------------------------------------------
 
