@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic, sleep
 
 import pytest
 
@@ -12,6 +15,7 @@ from tallystick.errors import (
     LogClosedError,
     LogFullError,
     LogPoisonedError,
+    LogWriteError,
     TallystickError,
 )
 from tallystick.storage.files import FileSystem
@@ -210,3 +214,35 @@ def test_a_file_whose_last_sync_failed_leaves_no_gap(sync: FailedSync) -> None:
     found += acknowledged(log, 2)
     log.close()
     assert recovered(disk) == found == [1, 2, 3, 4]
+
+
+class MovedFileSystem(MemoryFileSystem):
+    """One whose folder is away for a time."""
+
+    away = False
+
+    def require_in_place(self) -> None:
+        if self.away:
+            raise LogWriteError("the folder was moved")
+
+
+def test_marks_that_a_moved_folder_refused_are_written_once_it_is_back() -> None:
+    fs = MovedFileSystem()
+    log = open_log(fs)
+    (number,) = acknowledged(log, 1)
+    log.close()
+    log = BlockLog("/log", replace(SETTINGS, persisted_flush_millis=10), fs=fs, disposer=None)
+    fs.away = True  # and the first block needs a file
+    log.persisted(number, ["a"])
+    wait_until(lambda: log._writer.has_refused)
+    fs.away = False
+    wait_until(lambda: not log.pending())
+    log.close()
+    assert recovered(fs) == []
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = monotonic() + 5
+    while not condition():
+        assert monotonic() < deadline
+        sleep(0.01)

@@ -19,7 +19,6 @@ from tallystick.disposal.worker import Disposal, LogDisposer, require_elsewhere
 from tallystick.errors import (
     LogClosedError,
     LogFormatError,
-    LogFullError,
     LogWriteError,
     RecordTooLargeError,
     TallystickError,
@@ -363,7 +362,7 @@ class BlockLog(Closing):
         """Write the entries that no caller waits for."""
         with self._order:
             self._append_refused()
-        with suppress(LogFullError):
+        with suppress(LogWriteError):  # refused, as on a full disk: it is tried again
             self._writer.flush()
         if self._writer.has_refused:
             self._flusher.prompt()
