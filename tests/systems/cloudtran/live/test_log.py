@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from tallystick.errors import (
     IncompleteLogError,
     LogClosedError,
     LogLockedError,
+    LogUnreadableError,
     LogWriteError,
     RecordTooLargeError,
 )
@@ -196,6 +198,22 @@ def test_a_transaction_that_is_carried_forward_keeps_the_targets_that_hold_it(
     assert [(number, sorted(targets)) for number, targets in pending(tmp_path)] == left
     with BlockLog(str(tmp_path), chosen, disposer=None) as log:
         assert [(one.number, sorted(targets)) for one, targets in log.pending()] == left
+
+
+@pytest.mark.parametrize("module", ["cloudtran.live.debounced_thread", "disposal.worker"])
+def test_a_log_whose_thread_cannot_start_is_closed_again(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(_: threading.Thread) -> None:
+        raise OSError(errno.EAGAIN, "no other thread can be started")
+
+    place = "systems." * module.startswith("cloudtran") + module
+    monkeypatch.setattr(f"tallystick.{place}.start_thread", none_left)
+    with pytest.raises(LogUnreadableError) as raised:
+        BlockLog(str(tmp_path), settings())
+    monkeypatch.undo()
+    BlockLog(str(tmp_path), settings()).close()
+    assert "thread" in str(raised.value)  # which keeps what it was raised in until here
 
 
 def test_default_disposer_deletes_redundant_files_while_running(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from struct import pack_into
 
 from tallystick.arguments import integer, integers, text, texts
@@ -114,15 +114,15 @@ class BlockLog(Closing):
         self.disk_space = DiskSpace(
             folder, self.settings, free_bytes or free_on_disk(folder, self._fs)
         )
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._lock.release)
             self._open()
-        except BaseException:
-            self._lock.release()
-            raise
-        self._flusher = DebouncedThread(
-            self._flush_unforced, self.settings.persisted_flush_millis / 1000
-        )
-        self._disposal = None if chosen is None else Disposal(self, chosen, fs=self._fs)
+            self._flusher = DebouncedThread(
+                self._flush_unforced, self.settings.persisted_flush_millis / 1000
+            )
+            undo.callback(self._flusher.close)
+            self._disposal = None if chosen is None else Disposal(self, chosen, fs=self._fs)
+            undo.pop_all()
 
     def _disposer(self, disposer: AnyDisposer, fs: FileSystem) -> LogDisposer:
         if disposer != "settings":
