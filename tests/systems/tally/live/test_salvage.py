@@ -12,8 +12,10 @@ from tallystick.systems.tally import SYSTEM
 from tallystick.systems.tally.format.layout import CONTROL_NAME
 from tallystick.systems.tally.format.sealing import KeyMissingError, WrongKeyError
 from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
 from tallystick.systems.tally.live.salvage import salvage
 from tallystick.systems.tally.read.files import read_folder
+from tests.roles.contract_undo_redo_log import recovered
 
 BODIES = [b"one", b"two", b"three"]
 
@@ -55,3 +57,19 @@ def test_what_cannot_be_decrypted_is_not_salvaged_as_an_empty_log(
     provider = None if key is None else lambda: key
     with pytest.raises((KeyMissingError, WrongKeyError)):
         salvage(str(tmp_path / "log"), str(tmp_path / "new"), key=provider)
+
+
+def test_a_number_of_which_records_are_missing_is_rolled_back_that_once(tmp_path: Path) -> None:
+    log = TallyUndoRedoLog(str(tmp_path / "log"))
+    for row in (b"first", b"missing", b"third", b"fourth"):
+        log.log_row(3, 16, row[0], row)
+        log.flush().wait()
+        log.commit(3).wait()
+    log.close()
+    (segment,) = (path for path in (tmp_path / "log").iterdir() if b"missing" in path.read_bytes())
+    segment.write_bytes(segment.read_bytes().replace(b"missing", b"Missing"))
+    report = salvage(str(tmp_path / "log"), str(tmp_path / "new"))
+    assert (report.lost, report.rolled_back) == (1, [3])
+    again = TallyUndoRedoLog(str(tmp_path / "new"))
+    assert sorted(recovered(again).rows.values()) == [b"first", b"fourth", b"third"]
+    again.close()

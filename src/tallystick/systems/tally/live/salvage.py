@@ -28,6 +28,9 @@ from tallystick.systems.tally.read.scan import Scan
 from tallystick.systems.tally.read.state import LogState
 
 
+_ENDINGS = (Code.PREPARE, Code.COMMIT)
+
+
 @dataclass(slots=True)
 class SalvageReport:
     """What was salvaged of a damaged log.
@@ -76,13 +79,16 @@ def salvage(
     control = control_in(fs, source)
     claim = ANYONES if control is None else claim_of(control)
     with TallyLog(target, settings=settings, key=key, fs=fs, claim=claim) as log:
-        for row in _rows(source, secret, fs, report):
-            log.submit(_again(row, report), sync=False)
+        for row, whole in _rows(source, secret, fs, report):
+            log.submit(_again(row, whole=whole), sync=False)
             report.records += 1
     return report
 
 
-def _rows(source: str, key: bytes | None, fs: FileSystem, report: SalvageReport) -> Iterator[Row]:
+def _rows(
+    source: str, key: bytes | None, fs: FileSystem, report: SalvageReport
+) -> Iterator[tuple[Row, bool]]:
+    """Yield every whole record, and False for the end of a transaction with records missing."""
     catalog, access = read_folder(fs, source)
     state = LogState.before(catalog.control)
     scan = Scan(catalog, access)
@@ -99,21 +105,24 @@ def _rows(source: str, key: bytes | None, fs: FileSystem, report: SalvageReport)
             report.lost += header.count
             continue
         for row in rows:
+            number = row.record.transaction or 0
+            if row.record.code in _ENDINGS:
+                state.incomplete.pop(number, None)  # an earlier one may have had this number
             state.apply(row)
-            number = row.record.transaction
-            if number in state.incomplete and row.record.code in (Code.PREPARE, Code.COMMIT):
-                report.rolled_back.append(number or 0)
-            yield row
+            whole = row.record.code not in _ENDINGS or number not in state.incomplete
+            if not whole:
+                report.rolled_back.append(number)
+            yield row, whole
     report.findings = scan.findings
 
 
-def _again(row: Row, report: SalvageReport) -> UnplacedRecord | UnplacedEnding:
+def _again(row: Row, *, whole: bool) -> UnplacedRecord | UnplacedEnding:
     """Return the record as it is written again: its pairs are counted anew."""
     record = row.record
-    if record.code not in (Code.PREPARE, Code.COMMIT):
+    if record.code not in _ENDINGS:
         return record
     number = record.transaction or 0
-    if number in report.rolled_back:
+    if not whole:
         return UnplacedRecord(Code.ROLLBACK, b"", number)
     ending = decode_ending(record.body, record.gtrid)
     return UnplacedEnding(record.code, number, ending.xid, ending.extra)
