@@ -330,6 +330,19 @@ def test_a_failed_sync_poisons_everyone_present_and_future() -> None:
     assert acknowledged.wait() == 0
 
 
+def test_an_exclusive_block_can_poison_the_writer() -> None:
+    disk = SlowDisk()
+    writer = _writer(disk, name="/logs/a")
+    waiting = writer.submit(1)
+    with writer.exclusive():
+        error = writer.poison(OSError(5, "Input/output error"))
+    assert isinstance(error, LogPoisonedError)
+    for refused in (waiting.wait, lambda: writer.submit(2), writer.flush):
+        with pytest.raises(LogPoisonedError, match=r"/logs/a: .*Input/output error"):
+            refused()
+    assert writer.poisoned
+
+
 @WAYS
 def test_a_failed_sync_is_raised_to_a_lone_caller_and_to_everyone_after_it(way: Way) -> None:
     disk = SlowDisk()

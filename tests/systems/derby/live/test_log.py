@@ -584,7 +584,6 @@ def test_a_close_that_cannot_write_the_rest_releases_the_log() -> None:
     fs.fault = Fault(1, calls=WRITES, error=errno.EIO)
     with pytest.raises(LogPoisonedError):
         log.close()
-    log.close()
     with LogToFile(FOLDER, fs=fs) as again:
         assert not again.open_transactions
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.errors import LogLockedError
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
-from tallystick.systems.h2.live.role import H2UndoRedoLog
+from tallystick.systems.h2.live.role import FILE, H2UndoRedoLog
 from tallystick.systems.h2.live.writer import Item, LogWriter
 from tallystick.testing import MemoryFileSystem
 from tests.roles.contract_undo_redo_log import Store, UndoRedoLogContract, recovered
@@ -139,6 +140,27 @@ class TestH2UndoRedoLog(UndoRedoLogContract):
         log.close()
         found = recovered(H2UndoRedoLog("/log", fs=fs)).rows
         assert {key for _, key in found} >= {*range(100, 160)}
+
+    def test_two_that_make_the_log_at_once_do_not_overwrite_it(self) -> None:
+        made: list[H2UndoRedoLog] = []
+
+        class Overtaken(MemoryFileSystem):
+            asked = False
+
+            def exists(self, path: str) -> bool:
+                found = super().exists(path)
+                if path.endswith(FILE) and not self.asked:
+                    self.asked = True
+                    made.append(H2UndoRedoLog("/log", fs=self))
+                    made[0].log_row(3, 16, 1, b"x")
+                    made[0].commit(3).wait()
+                return found
+
+        fs = Overtaken()
+        with pytest.raises(LogLockedError):
+            H2UndoRedoLog("/log", fs=fs)
+        made[0].close()
+        assert recovered(H2UndoRedoLog("/log", fs=fs)).rows == {(16, 1): b"x"}
 
     def open_log(self, folder: str, fs: FileSystem = LOCAL) -> H2UndoRedoLog:
         return H2UndoRedoLog(folder, page_size=self.page_size, batch=12, fs=fs)

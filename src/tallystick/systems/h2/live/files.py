@@ -111,6 +111,8 @@ class PageStoreFile(Closing):
     ) -> Self:
         """Create a file without a log; it gets its name when it is whole and durable.
 
+        One that another owner has made meanwhile is opened as it is.
+
         Args:
             path: the file to create.
             page_size: bytes per page, a power of two from 64 to 32768.
@@ -118,13 +120,20 @@ class PageStoreFile(Closing):
             fs: the file system.
 
         Raises:
+            LogLockedError: it has another owner by now.
             LogWriteError: the page size is impossible.
             UnsupportedFormatError: the folder holds another log.
         """
         _require_own(path, fs)
         if not layout.valid_page_size(page_size):
             raise LogWriteError(f"impossible page size {page_size}", file=path)
-        write_whole(fs, path, [first_pages or _first_pages(page_size)])
+        path = absolute(path)
+        lock = lock_log(fs, f"{path}.lck")
+        try:
+            if not lock.fs.exists(path):
+                write_whole(lock.fs, path, [first_pages or _first_pages(page_size)])
+        finally:
+            lock.release()
         return cls(path, fs=fs)
 
     # -- pages ----------------------------------------------------------------------------

@@ -162,6 +162,7 @@ def _write(ring: Ring, outputs: list[_Output]) -> None:
     """Write the new files durably, under their temporary names."""
     size = ring.settings.file_size
     try:
+        # Also where a sync tells of it: nothing relies on these files before they are all there.
         with needing_space(ring.folder, "the copies of a compaction"):
             for output in outputs:
                 output.file.position = ring.settings.rounded(len(output.content))
