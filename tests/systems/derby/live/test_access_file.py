@@ -325,7 +325,7 @@ def test_counters_are_the_writes_that_succeeded_and_their_bytes() -> None:
 
 def test_nothing_is_written_in_the_place_of_what_could_not_be() -> None:
     file = RecordingFile()
-    writer = LogAccessFile(file, 0, buffer_size=50, checksums=False, write_attempts=2)
+    writer = LogAccessFile(file, 0, buffer_size=50, checksums=False, write_attempts=2, final=True)
     writer.write_log_record(2, 1, b"ab")
     file.failing_writes = 2
     with pytest.raises(OSError, match="made to fail"):

@@ -58,7 +58,7 @@ class StoredMark(Uncopied):
     """The mark of a log that is open for writing. Safe for several threads.
 
     ``last_number`` returns the greatest number that a transaction got: files that go take theirs
-    with them, so each mark that is written has it.
+    with them, so the mark has it before.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class StoredMark(Uncopied):
         with self._lock:
             first = self._mark.sequence + 1 if sequence is None else sequence
             if first > self._mark.kept:
-                self._replace(replace(self._mark, kept=first))
+                number = max(self._mark.number, self._last_number())
+                self._replace(replace(self._mark, number=number, kept=first))
 
     def _replace(self, mark: HighWaterMark) -> None:
-        mark = replace(mark, number=max(mark.number, self._last_number()))
         write_mark(self._fs, self._folder, self._base, mark)
         self._mark = mark

@@ -128,6 +128,8 @@ class LogAccessFile(Uncopied):
         in_parts: write large records in parts, as versions before 10.4 did.
         write_attempts, sync_attempts: how often a failing call is made.
         pause: sleeps for so many seconds between attempts to sync.
+        final: write nothing after a write that failed for the last time: it would get the place of
+            what is missing. The engine's writer goes on.
 
     Attributes:
         mon_num_writes_to_log: file writes that succeeded. The engine counts over all its logs, and
@@ -147,6 +149,7 @@ class LogAccessFile(Uncopied):
         write_attempts: int = WRITE_ATTEMPTS,
         sync_attempts: int = SYNC_ATTEMPTS,
         pause: Callable[[float], None] = time.sleep,
+        final: bool = False,
     ) -> None:
         self._file = file
         self.position = position
@@ -165,6 +168,7 @@ class LogAccessFile(Uncopied):
         self._lists = threading.Condition()
         self._flushing = False
         self._writing = threading.Lock()
+        self._final = final
         self._failed: OSError | None = None
         self._checksum_instant = _NOT_RESERVED
         self.mon_num_writes_to_log = 0
@@ -404,10 +408,7 @@ class LogAccessFile(Uncopied):
         self._write(packed)
 
     def _write(self, data: bytes) -> None:
-        """Write to the file; every attempt writes the same bytes to the same place.
-
-        After the last attempt nothing else is written: it would get the place of what is missing.
-        """
+        """Write to the file; every attempt writes the same bytes to the same place."""
         with self._writing:
             if self._failed is not None:
                 raise OSError(*self._failed.args) from self._failed
@@ -416,7 +417,7 @@ class LogAccessFile(Uncopied):
                     self._file.pwrite(data, self.position)
                 except OSError as error:
                     if attempt + 1 == self._write_attempts:
-                        self._failed = error
+                        self._failed = error if self._final else None
                         raise
                 else:
                     self.position += len(data)

@@ -153,6 +153,7 @@ class LogToFile(Closing):
             cipher=self._cipher,
             write_attempts=1,  # after a failed sync nothing is known; see docs/systems/derby.md
             sync_attempts=1,
+            final=True,
         )
 
     # -- content ----------------------------------------------------------------------------
