@@ -27,7 +27,6 @@ from tallystick.systems.tally.read.records import rows_of
 from tallystick.systems.tally.read.scan import Scan
 from tallystick.systems.tally.read.state import LogState
 
-
 _ENDINGS = (Code.PREPARE, Code.COMMIT)
 
 
