@@ -357,3 +357,47 @@ def test_log_keeps_its_identity_across_openings(tmp_path: Path) -> None:
         service(tmp_path, {"one": one}).close()
         identities.append(one.log_id)
     assert identities[0] == identities[1] != ""
+
+
+async def test_a_task_that_waits_for_space_commits_what_it_was_given_and_is_not_counted_as_busy(
+    tmp_path: Path,
+) -> None:
+    one = Recorder()
+    one.gate.clear()
+    chosen = quick(backlog_max=1, busy_timeout=60.0)
+    with service(tmp_path, {"one": one, "two": Recorder()}, settings=chosen) as behind:
+        behind.commit([put(b"a")])
+        threading.Timer(0.05, one.gate.set).start()
+        await behind.commit_async(iter([put(b"b")]), targets=iter(["one"]))  # type: ignore[arg-type]
+        assert behind.statistics.busy == 0
+    assert [len(entry.operations) for entry in one.applied] == [1, 1]
+
+
+async def test_a_task_that_waited_for_space_in_vain_is_counted_once(tmp_path: Path) -> None:
+    one = Recorder()
+    one.gate.clear()
+    with service(tmp_path, {"one": one}, settings=quick(backlog_max=1)) as behind:
+        behind.commit([put(b"a")])
+        with pytest.raises(BusyError):
+            await behind.commit_async([put(b"b")])
+        assert behind.statistics.busy == 1
+        one.gate.set()
+
+
+def test_a_replay_for_which_no_thread_could_be_started_can_be_called_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _leave_pending(tmp_path, 1)
+    one = Recorder()
+    targets = {"one": one, "two": Recorder()}
+    with service(tmp_path, targets, on_incomplete="hold") as behind:
+
+        def refuse(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(OSError, match="no other thread"):
+                behind.replay(5)
+        assert behind.replay(5) == []
+    assert one.numbers == [1]

@@ -18,6 +18,9 @@ from tallystick.services.write_behind.sequencer import Sequencer
 from tallystick.storage.scheduling import time
 from tallystick.storage.signals import uninterrupted
 
+Request = tuple[tuple[str, ...], tuple[Operation, ...], str, int]
+"""A transaction that may be admitted: names of targets, operations, reference, size."""
+
 _FOR_ALL_TARGETS = {None}
 """The target names of a transaction whose operations are all for every target."""
 
@@ -59,17 +62,12 @@ class Admission:
         self._metrics = metrics
         self.last_number = last_number
 
-    def submit(
-        self,
-        operations: Sequence[Operation],
-        reference: str,
-        targets: Sequence[str] | None,
-        timeout: float,
-    ) -> tuple[int, Ticket]:
-        """Log a new transaction; return its number and ticket.
+    def request(
+        self, operations: Sequence[Operation], reference: str, targets: Sequence[str] | None
+    ) -> Request:
+        """Return what a caller wants to commit, of which nothing can change any more.
 
-        Raises `BusyError` if the backlog is full for ``timeout`` seconds, `TransactionUsageError`
-        for wrong targets, or nothing to commit; nothing is written then.
+        Raises `TransactionUsageError` for wrong targets, or nothing to commit.
         """
         operations = tuple(map(_checked, several(operations, "operations")))
         if not operations and targets is None:
@@ -84,14 +82,23 @@ class Admission:
             names = self._targets_of(named) if targets is None else _names(targets)
             self._check(named, names)
         reference = text(reference, "reference")
-        size = size_of(reference, operations)
+        return names, operations, reference, size_of(reference, operations)
+
+    def submit(self, request: Request, timeout: float) -> tuple[int, Ticket]:
+        """Log a new transaction; return its number and ticket.
+
+        Raises `BusyError` if the backlog is full for ``timeout`` seconds; nothing is written then.
+        """
         deadline = time.monotonic() + timeout
+        while (admitted := self.submit_now(request)) is None:
+            self._wait_for_space(request[-1], deadline)
+        return admitted
+
+    def submit_now(self, request: Request) -> tuple[int, Ticket] | None:
+        """Log a new transaction as `submit` does; return None if there is no space for it now."""
         backlog = self._backlog
-        while True:
-            with uninterrupted, backlog.entrance:
-                if backlog.has_space(size):
-                    return self._admit(names, operations, reference, size)
-            self._wait_for_space(size, deadline)
+        with uninterrupted, backlog.entrance:
+            return self._admit(*request) if backlog.has_space(request[-1]) else None
 
     def _wait_for_space(self, size: int, deadline: float) -> None:
         try:

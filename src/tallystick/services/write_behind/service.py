@@ -27,7 +27,7 @@ from tallystick.arguments import choice, flag, mapping, settings_of, text, time_
 from tallystick.callables import checked
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
 from tallystick.disposal.worker import Disposal, DisposalCounters, require_elsewhere
-from tallystick.errors import BusyError, IncompleteLogError, LogClosedError, copy_error
+from tallystick.errors import IncompleteLogError, LogClosedError, copy_error
 from tallystick.roles import Operation, PersistEntry, PersistLog, recovery_result
 from tallystick.services.write_behind.admission import Admission
 from tallystick.services.write_behind.backlog import Backlog, Pending, size_of
@@ -237,9 +237,9 @@ class WriteBehind(Closing):
             TransactionUsageError: A target is unknown, or there is none; nothing is written.
         """
         self._require_open()
-        settings = self.settings
-        submit = self._admission.submit
-        number, ticket = submit(operations, reference, targets, settings.busy_timeout)
+        settings, admission = self.settings, self._admission
+        request = admission.request(operations, reference, targets)
+        number, ticket = admission.submit(request, settings.busy_timeout)
         if settings.wait_durable:
             ticket.wait()
         return number
@@ -257,14 +257,13 @@ class WriteBehind(Closing):
         same; while it waits at a limit, it may have.
         """
         self._require_open()
-        submit, timeout = self._admission.submit, self.settings.busy_timeout
-        try:
-            number, ticket = submit(operations, reference, targets, 0.0)
-        except BusyError:
-            number, ticket = await asyncio.to_thread(
-                submit, operations, reference, targets, timeout
-            )
-        if self.settings.wait_durable:
+        settings, admission = self.settings, self._admission
+        request = admission.request(operations, reference, targets)
+        admitted = admission.submit_now(request)
+        if admitted is None:
+            admitted = await asyncio.to_thread(admission.submit, request, settings.busy_timeout)
+        number, ticket = admitted
+        if settings.wait_durable:
             await ticket
         return number
 
@@ -377,6 +376,7 @@ class WriteBehind(Closing):
 
         Raises:
             IncompleteLogError: Some of it is for unknown targets; nothing is applied.
+            OSError: No other thread can be started; call it again once one can.
             TargetAheadError: A target and the log do not belong together; it gets nothing.
         """
         self._require_own()

@@ -97,9 +97,10 @@ class TargetQueue(Uncopied):
         return (*self._threads, own)
 
     def start(self) -> None:
-        """Start the threads."""
+        """Start the threads that were not started yet."""
         for thread in self._threads:
-            start_thread(thread)
+            if thread.ident is None:
+                start_thread(thread)
 
     def stop(self, deadline: float) -> None:
         """Take no further batch, and wait until ``deadline`` for the running ones."""
@@ -393,12 +394,15 @@ class Workers(Mapping[str, TargetQueue], Uncopied):
                 self._contacts.cleared(name)
 
     def start(self) -> None:
-        """Start to apply; a second call does nothing."""
+        """Start to apply; a second call does nothing, unless the first one has failed.
+
+        Raises:
+            OSError: no other thread can be started.
+        """
         with uninterrupted:
-            if not self._started:
-                self._started = True
-                for queue in self.values():
-                    queue.start()
+            for queue in self.values():
+                queue.start()
+            self._started = True
 
     def hand_over(self, entries: Sequence[PersistEntry]) -> None:
         """Add durable entries, with greater numbers than all before, to the queues they are for."""
