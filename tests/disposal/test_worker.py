@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.disposal.disposers import (
+    CommandDisposer,
     DeleteDisposer,
     FunctionDisposer,
 )
@@ -105,6 +106,15 @@ def test_file_that_is_gone_already_is_fine_and_not_offered(tmp_path: Path) -> No
     disposal.close(1)
     assert seen == [log.paths[1]]
     assert disposal.counters.failed == 0
+
+
+def test_a_disposer_that_misses_something_else_has_failed(tmp_path: Path) -> None:
+    log = Log(tmp_path, 1)
+    disposal = run(log, CommandDisposer(["no-such-command-anywhere"]))
+    until(lambda: disposal.counters.failed > 0)
+    disposal.close(0)
+    assert log.gone == []
+    assert "no-such-command-anywhere" in disposal.counters.last_error
 
 
 def test_prompts_do_not_shorten_the_delay_after_a_failure(tmp_path: Path) -> None:

@@ -277,11 +277,9 @@ class Disposal(Uncopied):
             if isinstance(self._log, Placed):  # a disposer takes the file that the path leads to
                 self._log.require_in_place()
             if self._fs.exists(path):
-                dispose_of(self._disposer, path, self._name(path))
+                self._offer(path)
             if self._fs.exists(path):
                 raise FileExistsError(f"the disposer returned and left {path}")
-        except FileNotFoundError:
-            pass
         except Postponed:
             self.counters.postponed += 1
             self._retry = self._retry_first
@@ -292,6 +290,13 @@ class Disposal(Uncopied):
         self.counters.disposed += 1
         self._say("")
         return True
+
+    def _offer(self, path: str) -> None:
+        try:
+            dispose_of(self._disposer, path, self._name(path))
+        except FileNotFoundError:
+            if self._fs.exists(path):  # something else is missing, as the command of a disposer
+                raise
 
     def _name(self, path: str) -> str:
         log = self._log
