@@ -610,3 +610,14 @@ def test_pool_without_a_free_connection_is_down(tmp_path: Path) -> None:
 def test_sqlalchemy_object_that_is_not_an_engine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="create_engine"):
         WriteBehind(tmp_path / "spool", {"db": sa.MetaData()})
+
+
+def test_a_target_that_is_asked_without_entries_says_what_is_wrong(tmp_path: Path) -> None:
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'target.db'}")
+    target = open_target(engine)
+    target.apply([])
+    with engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM tallystick_applied"))
+    with pytest.raises(TargetAheadError, match="another service"):
+        target.apply([])
+    engine.dispose()

@@ -149,7 +149,7 @@ class SqlTarget(Uncopied):
     def _recheck(self, entries: Sequence[PersistEntry]) -> None:
         """Look these numbers up next time: a commit that failed may have taken place."""
         if self._known_max >= 0:
-            greatest = max(_signed(one.number) for one in entries)
+            greatest = max((_signed(one.number) for one in entries), default=0)
             self._known_max = max(self._known_max, greatest)
 
     def settled(self, below: int) -> None:
