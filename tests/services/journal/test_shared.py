@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Iterator
@@ -262,3 +263,22 @@ def test_tasks_of_two_loops_share_the_groups(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(set(acknowledged)) == 600
+
+
+@pytest.mark.parametrize("another", [False, True])
+def test_a_closed_journal_looks_into_no_folder_any_more(tmp_path: Path, another: bool) -> None:
+    """The number of its folder's descriptor may be that of another journal's folder."""
+    Journal(tmp_path / "other", shared=True).close()  # whose next epoch has a later number
+    journal = Journal(tmp_path / "one", shared=True)
+    for _ in range(3):
+        journal.append(b"a")
+    following = journal.follow()
+    next(following)
+    end = journal.next_lsn
+    journal.close()
+    with contextlib.ExitStack() as stack:
+        if another:
+            other = stack.enter_context(Journal(tmp_path / "other", shared=True))
+            other.append_many([b"b"] * 100)
+        assert journal.next_lsn == end
+        assert all(record.body == b"a" for record in following)

@@ -62,6 +62,8 @@ class Client(Uncopied):
         self._lock = threading.Lock()
         self._epoch: Epoch | None = None
         self._stopped: TallystickError | None = None
+        self._left = False
+        """The folder is let go: its descriptor may be that of another one."""
         register_in_child(self)
 
     def ask(self, request: bytes) -> bytes | Cut:
@@ -136,7 +138,7 @@ class Client(Uncopied):
         if epoch is not None and epoch.is_current():
             return epoch
         with self._lock:
-            found = self._newest()
+            found = None if self._left else self._newest()
             if found is not None and found.was_ready:
                 return found
             return self._epoch if self._stopped is not None else None
@@ -226,8 +228,10 @@ class Client(Uncopied):
     def close(self) -> None:
         """Refuse every later request."""
         self._stop(LogClosedError("the log is closed", file=self._membership.folder))
+        self._left = True
 
     def forked(self) -> None:
         """Refuse every request of a forked child."""
         self._lock = threading.Lock()
         self._stopped = forked_error(self._membership.folder)
+        self._left = True
