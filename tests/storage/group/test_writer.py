@@ -584,3 +584,19 @@ def test_a_fork_in_the_middle_of_a_flush_hangs_neither_side() -> None:
     assert _in_child(work) == 0
     leader.join(HANGS_AFTER)
     assert ticket.wait() == 1
+
+
+@pytest.mark.parametrize("limit", [float("inf"), 1e300])
+def test_a_time_limit_may_be_longer_than_the_system_waits(limit: float) -> None:
+    disk = SlowDisk()
+    writer = _writer(disk)
+    disk.free.clear()
+    leader = threading.Thread(target=writer.submit(1).wait)
+    leader.start()
+    while not disk.groups:
+        time.sleep(0.001)
+    ticket = writer.submit(2)
+    threading.Timer(0.02, disk.free.set).start()
+    assert ticket.wait(limit) == 1
+    leader.join()
+    writer.close()

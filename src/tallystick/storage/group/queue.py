@@ -190,8 +190,9 @@ class PureQueue(Uncopied, Generic[Item]):
         self._flush_lock.refuse_owner()
         group.waiting.append(None)
         try:
-            rest = -1 if deadline is None else max(deadline - time.monotonic(), 0)
-            if not group.gate.acquire(timeout=rest) and group.unfinished():
+            rest = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            longest = min(rest, threading.TIMEOUT_MAX)
+            if not group.gate.acquire(timeout=longest) and group.unfinished():
                 group.request_flush()
                 raise self._policy.late_error()
         finally:
