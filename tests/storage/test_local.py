@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from collections.abc import Callable
@@ -79,3 +80,16 @@ def test_an_error_in_a_folder_that_is_held_names_the_whole_path(
         call(fs, path)
     assert str(caught.value.filename).startswith(path)
     fs.close()
+
+
+def test_what_is_appended_is_whole_where_the_system_takes_a_part_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    file = LocalFileSystem().open_to_append(str(tmp_path / "notes"))
+    with monkeypatch.context() as patched:
+        patched.setattr("os.write", lambda fd, data: write(fd, bytes(data)[:3]))
+        file.pwrite(b"first\n", 0)
+        file.pwrite(b"second\n", 0)
+    file.close()
+    assert (tmp_path / "notes").read_bytes() == b"first\nsecond\n"

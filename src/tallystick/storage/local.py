@@ -347,7 +347,7 @@ class _AppendedFile(LocalFile):
         """Write bytes to the end of the file, wherever that is."""
         fd = self.fd
         try:
-            os.write(fd, data)
+            write_all(lambda rest, _: os.write(fd, rest), data, 0)
         finally:
             os.lseek(fd, self.mark, os.SEEK_SET)
 
