@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tallystick.storage import fork
+from tallystick.storage import fork, mapped
 from tallystick.storage.fork import register_in_child
 
 
@@ -44,3 +44,11 @@ def test_what_one_cannot_give_up_keeps_no_other_from_doing_so(
     with pytest.raises(OSError, match="broken"):
         fork._call_registered()
     assert sorted(called) == ["broken", "first", "last"]
+
+
+def test_a_child_that_is_forked_while_a_file_is_mapped_maps_its_own() -> None:
+    with mapped._guard.lock:  # as another thread does
+        child = os.fork()
+        if not child:
+            os._exit(0 if mapped._guard.lock.acquire(blocking=False) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

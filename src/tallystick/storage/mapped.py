@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tallystick.posix import after_fork_in_child
 from tallystick.storage.scheduling import threading
 
 _ADDRESS_OFFSET = 16
@@ -146,8 +147,13 @@ class _Guard:
         if self.ranges.pop(kept, None) is not None:
             os.close(kept)
 
+    def after_fork(self) -> None:
+        """Replace the lock in a forked child: a thread of the parent may have held it."""
+        self.lock = threading.Lock()
+
 
 _guard = _Guard()
+after_fork_in_child(_guard.after_fork)
 
 
 def map_file(path: str, descriptor: int, size: int) -> mmap.mmap:
