@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tallystick.services.transactions import TransactionManager, deadlines
+from tallystick.services.transactions import Transaction, TransactionManager, deadlines
 from tallystick.storage import scheduling
+from tests.services.transactions.model import Database, DurableState
 
 
 def test_a_transaction_that_ends_while_it_is_looked_at_is_left_alone(
@@ -41,3 +43,41 @@ def test_a_transaction_that_a_younger_thread_has_resumed_is_left_alone(
         monkeypatch.setattr(deadlines, "living_threads", lambda: next(answers, found)())
         tm._reaper.look()
         assert "left without an end" not in caplog.text
+
+
+def test_nothing_is_kept_of_a_transaction_that_another_thread_has_ended(tmp_path: Path) -> None:
+    with TransactionManager(tmp_path / "tm", {}, recovery_interval=None) as tm:
+        tm._reaper.stop()
+        begun: list[Transaction] = []
+        thread = threading.Thread(target=lambda: begun.append(tm.begin()))
+        thread.start()
+        thread.join()
+        tm._reaper.look()
+        assert tm._reaper._without_thread
+        begun[0].commit()
+        tm._reaper.look()
+        assert not tm._reaper._without_thread
+
+
+@pytest.mark.parametrize("end", ["timeout", "close"])
+def test_a_session_that_cannot_be_ended_keeps_no_other_one(tmp_path: Path, end: str) -> None:
+    state = DurableState({"a": Database(), "b": Database()})
+    tm = TransactionManager(tmp_path / "tm", state.resources(), recovery_interval=None)
+    with ThreadPoolExecutor(1) as others:
+        tx = others.submit(tm.begin).result()
+        ended: list[str] = []
+        for name in "ab":
+            others.submit(tx.__getitem__, name).result()
+
+            def abort(name: str = name) -> None:
+                ended.append(name)
+                raise ConnectionError(name)
+
+            tx.branches[name].abort = abort  # type: ignore[union-attr]
+        if end == "timeout":
+            tx._protocol.deadline = 0.0
+            tm._reaper.look()
+        else:
+            tm.close()
+        assert ended[:2] == ["a", "b"]
+    tm.close()

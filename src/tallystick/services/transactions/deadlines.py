@@ -70,7 +70,11 @@ class Reaper(Uncopied):
 
     def look(self) -> None:
         """End what takes too long now."""
-        if transactions := self._live.at_work():
+        transactions = self._live.at_work()
+        if self._without_thread:  # others have ended some of them
+            known = {one.gtrid for one in transactions} & self._without_thread.keys()
+            self._without_thread = {gtrid: self._without_thread[gtrid] for gtrid in known}
+        if transactions:
             threads, now = living_threads(), time.monotonic()
             for transaction in transactions:
                 if self._is_gone(transaction, threads, now):

@@ -140,8 +140,12 @@ class LiveTransactions(Uncopied):
             if transaction.deadline < now:
                 transaction.deadline = now + 1.0
                 transaction.cut_short = transaction.cut_short or why
-                for branch in list(transaction.branches.values()):
-                    abort(branch)
+                for name, branch in list(transaction.branches.items()):
+                    try:
+                        abort(branch)
+                    except Exception:  # the other sessions must be ended
+                        extra = {"gtrid": transaction.gtrid.hex(), "resource": name}
+                        _log.exception("a session could not be ended", extra=extra)
 
     def abort_all(self) -> None:
         """End the sessions of all transactions, as the decision log is closed next."""

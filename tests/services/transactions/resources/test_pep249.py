@@ -6,6 +6,7 @@ class, its ids and its errors: a call that the driver would refuse for its argum
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -210,3 +211,13 @@ def test_a_kept_handle_of_oracle_is_dead_and_its_cursors_are_closed(tmp_path: Pa
             handle.cursor()
         with pytest.raises(TransactionUsageError, match="is over"):
             handle.outputtypehandler = repr
+
+
+def test_a_session_that_its_driver_does_not_end_keeps_no_other_one() -> None:
+    oracle = Oracle()
+    resource = oracle_resource("ora", oracle.connect)
+    first, second = oracle.connect(), oracle.connect()
+    first.cancel.side_effect = oracledb.InterfaceError("DPY-1001: not connected to database")
+    with resource.watch(first), resource.watch(second):
+        resource.reap(math.inf)
+    second.cancel.assert_called_once()

@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 from tallystick.arguments import text
 from tallystick.callables import checked
 from tallystick.errors import TransactionUsageError
+from tallystick.printable import logger
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
     Branch,
@@ -30,6 +31,7 @@ from tallystick.services.transactions.resources.pool import Closable, Connection
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading, time
 
+_log = logger("tallystick.transactions")
 _Connection = TypeVar("_Connection", bound=Closable)
 
 OUTCOMES = "tallystick_outcomes"
@@ -63,8 +65,15 @@ class DriverErrors:
 
 def shut_down(descriptor: int) -> None:
     """Shut the socket of a session down; calls that wait for it fail, in whichever thread."""
-    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
-        end.shutdown(socket.SHUT_RDWR)
+    with suppress(OSError):
+        own = os.dup(descriptor)
+        try:
+            end = socket.socket(fileno=own)
+        except BaseException:  # another file has the number meanwhile
+            os.close(own)
+            raise
+        with end:
+            end.shutdown(socket.SHUT_RDWR)
 
 
 class _Watch(Uncopied):
@@ -172,7 +181,11 @@ class ConnectionResource(Uncopied, ABC, Generic[_Connection]):
         with self._watching:
             for began, connection in list(self._watched.values()):
                 if began < before:
-                    self.end_session(connection)
+                    try:
+                        self.end_session(connection)
+                    except Exception:  # of any driver: the other sessions must be ended
+                        extra = {"resource": self.name}
+                        _log.exception("a session could not be ended", extra=extra)
 
     def end_session(self, connection: Any) -> None:
         """End the session of a connection, so that a call that waits for it fails.
