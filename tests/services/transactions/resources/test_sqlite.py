@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tallystick.services.transactions import (
 )
 from tallystick.services.transactions.resource import BranchRolledBack, ResourceUnreachable
 from tallystick.services.transactions.resources import adapt
+from tallystick.services.transactions.resources.connection_resource import shut_down
 from tallystick.services.transactions.resources.sqlite import SqliteResource
 
 
@@ -397,3 +399,30 @@ def test_a_file_that_is_gone_is_named_and_no_empty_one_takes_its_place(tmp_path:
         (tmp_path / "away.db").rename(path)
         with tm.begin() as tx:
             tx["lite"].execute("INSERT INTO t VALUES (2)")
+
+
+@pytest.mark.parametrize(("given", "longest"), [("inf", 60_000), ("1e9", 60_000), ("0", 0)])
+def test_a_lock_is_waited_for_as_long_as_the_address_says_and_sqlite_can(
+    tmp_path: Path, given: str, longest: int
+) -> None:
+    url = f"sqlite:///{tmp_path / 'lite.db'}?timeout={given}"
+    tm = TransactionManager(tmp_path / "tm", {"a": url}, recovery_interval=None)
+    with tm, tm.begin() as tx:  # in which nothing waits longer than for the transaction
+        (wait,) = tx["a"].execute("PRAGMA busy_timeout").fetchone()
+    assert 0.9 * longest <= wait <= longest
+
+
+@pytest.mark.parametrize("given", ["nan", "-1", "soon"])
+def test_an_address_with_no_time_to_wait_is_refused(tmp_path: Path, given: str) -> None:
+    url = f"sqlite:///{tmp_path / 'lite.db'}?timeout={given}"
+    with pytest.raises(TransactionUsageError, match="no value of the option 'timeout'"):
+        TransactionManager(tmp_path / "tm", {"a": url}, recovery_interval=None)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted there")
+def test_a_number_that_is_no_session_any_more_leaves_no_descriptor_behind(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file:
+        before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - to count
+        shut_down(file.fileno())
+        assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+        file.write(b"still open")

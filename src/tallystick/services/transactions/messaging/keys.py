@@ -36,7 +36,7 @@ from tallystick.services.transactions.messaging.statements import (
     resource_of,
 )
 from tallystick.services.transactions.resource import Resource
-from tallystick.services.transactions.resources.sqlite import lock_wait
+from tallystick.services.transactions.resources.sqlite import LOCK_WAIT_MAX, lock_wait
 from tallystick.services.transactions.steps import Steps
 from tallystick.values import decode_value, encode_value
 
@@ -115,7 +115,7 @@ class IdempotencyKey:
             the scope.
         scope: tells the keys of handlers apart; by default the name of the function. A function
             that is renamed keeps its keys if it states the old name.
-        wait: seconds to wait for a request with the same key that is under way.
+        wait: seconds to wait for a request with the same key that is under way; at most 24 days.
         encode: makes text of the handler's result; by default JSON as `tallystick.values` has it,
             which must give it back.
         decode: makes the result of that text.
@@ -136,7 +136,7 @@ class IdempotencyKey:
         text(self.resource, "resource")
         if self.scope is not None:
             text(self.scope, "scope")
-        seconds(self.wait, "wait")
+        object.__setattr__(self, "wait", min(seconds(self.wait, "wait"), LOCK_WAIT_MAX))
         functions = {"encode": self.encode, "decode": self.decode}
         functions |= {} if isinstance(self.of, str) else {"of": self.of}
         functions |= {} if self.payload is None else {"payload": self.payload}

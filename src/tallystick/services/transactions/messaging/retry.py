@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 from tallystick.arguments import integer, seconds
 
+_DOUBLINGS_MAX = 60
+"""More would not fit into a float."""
+
 
 @dataclass(frozen=True, slots=True)
 class Retry:
@@ -38,4 +41,4 @@ class Retry:
     def pauses(self) -> Iterator[float]:
         """Yield the seconds to wait before each repetition."""
         for number in range(self.times):
-            yield random.uniform(0, min(self.most, self.first * 2**number))
+            yield random.uniform(0, min(self.most, self.first * 2.0 ** min(number, _DOUBLINGS_MAX)))

@@ -24,6 +24,7 @@ from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
+from tallystick.arguments import seconds
 from tallystick.errors import TransactionUsageError
 from tallystick.records import Xid
 from tallystick.services.driver_errors import is_lock_timeout
@@ -68,6 +69,8 @@ _CHANGES_SESSION = frozenset(
     }
 )  # fmt: skip
 _POLL_S = 0.01
+LOCK_WAIT_MAX = 2_147_483.0
+"""Seconds: databases keep how long a statement waits for a lock as milliseconds, in 32 bits."""
 
 _lock_wait: ContextVar[float | None] = ContextVar("tallystick_sqlite_lock_wait", default=None)
 
@@ -91,6 +94,10 @@ def _one_of(words: Sequence[str]) -> Callable[[str], str]:
         return text.lower()
 
     return read
+
+
+def _seconds_in(text: str) -> float:
+    return seconds(float(text), "timeout")
 
 
 @cache
@@ -254,7 +261,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
     Args:
         name: the unique name.
         path: the file; a relative one is of the working directory of this moment.
-        timeout: seconds to wait for its lock.
+        timeout: seconds to wait for its lock; at most 24 days.
         begin: how branches begin: ``immediate``, ``deferred`` or ``exclusive``.
         pragmas: values by name, set in each new connection; ``query_only`` makes branches begin
             deferred.
@@ -280,7 +287,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         self._path = str(Path(path).absolute())  # connections are made later, too
         self.place = os.path.realpath(self._path)
         """Of two resources of one file the same."""
-        self._timeout = timeout
+        self._timeout = min(seconds(timeout, "timeout"), LOCK_WAIT_MAX)
         self._pragmas = dict(pragmas or {})
         reads_only = self._pragmas.get("query_only", "0").lower() not in ("0", "off", "no", "false")
         self._begin = f"BEGIN {begin or ('deferred' if reads_only else 'immediate')}"
@@ -296,7 +303,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         check_scheme(name, url, "pysqlite")
         path = url.partition(":///")[2].partition("?")[0]
         known: dict[str, Callable[[str], Any]] = dict(_pragmas())
-        known |= {"timeout": float, "begin": _one_of(_MODES)}
+        known |= {"timeout": _seconds_in, "begin": _one_of(_MODES)}
         options = url_options(name, url, known)
         own = {one: options.pop(one) for one in ("timeout", "begin") if one in options}
         return cls(name, path, **own, pragmas=options)
