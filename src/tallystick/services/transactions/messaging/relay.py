@@ -30,7 +30,13 @@ from tallystick.services.transactions.messaging.statements import (
     dialect_of,
 )
 from tallystick.storage.fork import Uncopied, register_in_child
-from tallystick.storage.opening import closes, join_thread, require_outside, start_thread
+from tallystick.storage.opening import (
+    closes,
+    is_running,
+    join_thread,
+    require_outside,
+    start_thread,
+)
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import interrupt_in, starts_unchecked, uninterrupted
 
@@ -183,7 +189,7 @@ class Relay(Uncopied):
         self._require_no_delivery()
         with self._turn:
             try:
-                return self._run_round()
+                return self._run_round(lambda: False)
             finally:
                 self._release()
 
@@ -194,14 +200,14 @@ class Relay(Uncopied):
                 advice="Return from deliver; it is called with the next message then",
             )
 
-    def _run_round(self) -> float:
-        """Deliver at most one batch, and keep the lease."""
+    def _run_round(self, stopped: Callable[[], bool]) -> float:
+        """Deliver at most one batch, less of it once it is stopped, and keep the lease."""
         until = time.monotonic() + self._lease / 2
         messages = self._due()
         done: list[int] = []
         try:
             for message in messages:
-                if self._stopping.is_set() or time.monotonic() > until:
+                if stopped() or time.monotonic() > until:
                     break
                 pause = self._try(message, done)
                 if pause is not None:
@@ -283,28 +289,35 @@ class Relay(Uncopied):
     def run(self) -> None:
         """Deliver until `stop` is called or the manager is closed; then give up the lease.
 
+        So it does when it is interrupted.
+
         Raises:
             TransactionUsageError: a delivery of this relay calls it.
         """
         self._require_no_delivery()
+        try:
+            self._run_until_stopped()
+        finally:
+            self._release()
+
+    def _run_until_stopped(self) -> None:
         failures = 0
         while not self._stopping.is_set():
             try:
                 with self._turn:
-                    pause = self._run_round()
+                    pause = self._run_round(self._stopping.is_set)
                 failures = 0
             except LogClosedError:
                 _log.info("the relay ends with its manager", extra={"consumer": self.consumer})
                 return
             except TransactionUsageError:
                 _log.exception("the relay stops", extra={"consumer": self.consumer})
-                break
+                return
             except Exception:  # of any driver: the database may come back
                 _log.warning("the outbox cannot be read", exc_info=True)
                 pause = min(self._most, self._first * 2.0 ** min(failures, 60))
                 failures += 1
             self._stopping.wait(pause)
-        self._release()
 
     def _release(self) -> None:
         mark = self._outbox.mark
@@ -320,7 +333,7 @@ class Relay(Uncopied):
             OSError: no other thread can be started.
         """
         with uninterrupted:
-            if self._thread is None:
+            if self._thread is None or not is_running(self._thread):
                 self._stopping.clear()
                 thread = threading.Thread(target=self._work, name="tallystick-relay", daemon=True)
                 start_thread(thread)

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, Protocol
 from tallystick.errors import TransactionUsageError
 from tallystick.services.transactions.resource import Resource
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.scheduling import threading
 
 _MARKS = re.compile("%%|%s")
 """What stands in a statement for a '%', and for a parameter."""
@@ -180,7 +179,6 @@ class Table(Uncopied):
         self.name = name
         self._make = make
         self._names: weakref.WeakKeyDictionary[Resource, str] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
 
     def of(self, resource: Resource) -> str:
         """Return the table as statements name it; make it if it is not there.
@@ -189,10 +187,11 @@ class Table(Uncopied):
             TransactionUsageError: the resource is no database of SQL, or the user lacks rights.
             ResourceUnreachable: the database is away.
         """
-        with self._lock:
-            known = self._names.get(resource)
-            if known is None:
-                known = self._names[resource] = self._find(resource)
+        # Without a lock: a database that does not answer keeps nobody from another one, nor, if the
+        # process is forked meanwhile, its child. Two threads that make the table get the same one.
+        known = self._names.get(resource)
+        if known is None:
+            known = self._names[resource] = self._find(resource)
         return known
 
     def _find(self, resource: Any) -> str:
