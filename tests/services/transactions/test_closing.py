@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 
 from tallystick.errors import RolledBackError
-from tallystick.services.transactions import AsyncTransactionManager, TransactionManager
+from tallystick.services.transactions import (
+    AsyncTransactionManager,
+    Status,
+    TransactionManager,
+)
 from tests.services.transactions.model import Database, DurableState
 
 LIMIT_S = 60.0
@@ -153,3 +157,21 @@ async def test_a_task_whose_manager_was_closed_rolls_back_and_releases_its_locks
     with sqlite3.connect(path, timeout=0) as connection:
         connection.execute("CREATE TABLE t (n)")
     connection.close()
+
+
+def test_a_commit_that_close_does_not_wait_for_any_more_has_committed(
+    tmp_path: Path, state: DurableState, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its decision is durable; that its end cannot be recorded any more changes nothing."""
+
+    def observe(step: str) -> None:
+        if step == "after commit b":
+            with ThreadPoolExecutor(1) as closers:
+                closers.submit(tm.close).result(LIMIT_S)
+
+    tm = manager(tmp_path, state, None, on_step=observe, call_timeout=0.05)
+    with tm.begin() as tx:
+        work(tx)
+    assert tx.status is Status.COMMITTED
+    assert "the log cannot record an end" in caplog.text
+    assert sums(state) == {1}

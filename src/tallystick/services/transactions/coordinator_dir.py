@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tallystick.errors import CorruptLogError, TransactionUsageError
+from tallystick.errors import CorruptLogError, LogClosedError, TransactionUsageError
 from tallystick.printable import logger
 from tallystick.roles import DecisionLog, DecisionOutcome
 from tallystick.roles.coordinator_files import (
@@ -164,7 +164,7 @@ class Notes(Uncopied):
                     self._file = self._after_replacing_older(self._file)
                 self._file.pwrite(lines, self._size)
                 self._size += len(lines)
-        except OSError as error:
+        except (OSError, LogClosedError) as error:  # closed: by a manager that waits no longer
             _log.warning("a transaction cannot be noted: %s", error)
 
     def texts(self, gtrids: Collection[bytes]) -> dict[bytes, str]:
