@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from tallystick.callables import require_plain
 from tallystick.errors import LogLockedError, MissingExtraError, TransactionUsageError
+from tallystick.posix import after_fork_in_child
 from tallystick.printable import logger
 from tallystick.records import Xid
 from tallystick.services.transactions.manager import TransactionManager
@@ -125,6 +126,14 @@ _managers: dict[int, TransactionManager] = {}
 _opening = threading.Lock()
 
 
+def _after_fork() -> None:
+    global _opening
+    _opening = threading.Lock()  # a thread of the parent may have held the other one
+
+
+after_fork_in_child(_after_fork)
+
+
 def manager() -> TransactionManager:
     """Return the transaction manager of this process, which is opened at the first call.
 
@@ -152,7 +161,11 @@ def _open() -> TransactionManager:
             made = TransactionManager(slot, resources, **options)
         except LogLockedError:
             continue
-        _settle_all(made, folder, slot)
+        try:
+            _settle_all(made, folder, slot)
+        except BaseException:
+            made.close()
+            raise
         return made
     raise TransactionUsageError(f"{_SLOTS_MAX} processes coordinate below {folder}")
 
