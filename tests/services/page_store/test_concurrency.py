@@ -7,7 +7,11 @@ import random
 import shutil
 import threading
 import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +23,7 @@ from tallystick.errors import (
     RecordTooLargeError,
     TransactionUsageError,
 )
-from tallystick.services.page_store import PageStore, Table
+from tallystick.services.page_store import PageStore, Session, Table
 from tallystick.services.page_store.pages.layout import PAGE_SIZE
 from tallystick.testing import FaultyFileSystem, MemoryFileSystem
 
@@ -122,7 +126,8 @@ def test_a_forked_child_is_refused_and_the_parent_continues(tmp_path: Path, syst
     store = accounts(tmp_path / "s", system)
     tx = store.begin()
     tx.table("t")[1] = b"90"
-    with store._latches.latch:  # as if another thread were at work
+    # As if other threads were at work.
+    with store._latches.latch, store._making_tables, store._transactions.ending:
         child = os.fork()
         if not child:
             code = 3
@@ -141,7 +146,8 @@ def test_a_forked_child_is_refused_and_the_parent_continues(tmp_path: Path, syst
 def _child(store: PageStore, commit: object) -> int:
     """Return 0 if every use is refused, as it should be."""
     assert callable(commit)
-    for use in (store.begin, store.tables, store.checkpoint, commit):
+    make = partial(store.create_table, "another")
+    for use in (store.begin, store.tables, store.checkpoint, make, commit):
         try:
             use()
         except LogClosedError as error:
@@ -151,6 +157,39 @@ def _child(store: PageStore, commit: object) -> int:
             return 1
     store.close()
     return 0
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_of_threads_that_close_at_the_same_time_none_fails(tmp_path: Path, system: str) -> None:
+    for turn in range(5):
+        store = accounts(tmp_path / f"s{turn}", system)
+        with ThreadPoolExecutor(4) as closers:
+            for call in [closers.submit(store.close) for _ in range(4)]:
+                call.result(60)
+
+
+@pytest.mark.parametrize("end", [Session.commit, Session.rollback])
+def test_a_scan_ends_with_its_transaction(tmp_path: Path, end: Callable[[Session], None]) -> None:
+    with accounts(tmp_path / "s", rows=2) as store:
+        tx = store.begin()
+        tx.table("t")[1] = b"new"
+        rows = tx.table("t").range()
+        next(rows)
+        end(tx)
+        with pytest.raises(TransactionUsageError, match="is over"):
+            next(rows)
+
+
+@pytest.mark.parametrize("commit", ["no", "", None, 0])
+def test_what_is_neither_true_nor_false_settles_nothing(tmp_path: Path, commit: Any) -> None:
+    with accounts(tmp_path / "s", rows=1) as store:
+        tx = store.begin()
+        tx.table("t")[0] = b"new"
+        tx.prepare("p")
+        with pytest.raises(TypeError, match="commit is of type"):
+            store.settle("p", commit=commit)
+        assert [one.name for one in store.in_doubt()] == ["p"]
+        store.settle("p", commit=False)
 
 
 def test_a_scan_while_its_own_transaction_changes_rows(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tallystick.arguments import integer, seconds, text
+from tallystick.arguments import flag, integer, seconds, text
 from tallystick.callables import checked
 from tallystick.errors import UnsupportedFormatError
 from tallystick.roles import (
@@ -120,6 +120,7 @@ class PageStore(Closing):
             seconds(lock_timeout, "lock_timeout"),
         )
         self._making_tables = threading.Lock()
+        self._closing = threading.RLock()
         self._health = Health(str(self.path))
         self._latches = Latches()
         fs.mkdir(str(self.path))
@@ -233,7 +234,7 @@ class PageStore(Closing):
         Raises:
             KeyError: No transaction of this name is prepared.
         """
-        name, commit = text(name, "name"), bool(commit)
+        name, commit = text(name, "name"), flag(commit, "commit")
         session, _ = self._transactions.prepared.get(name, (None, 0))
         if session is not None and session.prepared:
             session.in_branch = False
@@ -272,8 +273,13 @@ class PageStore(Closing):
 
         A second call does nothing, nor does one in a forked child.
         """
-        if self._health.closed or self._health.forked:
+        if self._health.forked:
             return
+        with self._closing:  # another thread may be at it
+            if not self._health.closed:
+                self._close_now()
+
+    def _close_now(self) -> None:
         written = False
         try:
             if self._health.failure is None and not self._health.in_doubt:
@@ -303,6 +309,8 @@ class PageStore(Closing):
         """Refuse every call in a forked child, and wait for no lock of the parent's threads."""
         self._health.fork()
         self._latches.renew()
+        self._transactions.ending = threading.Lock()
+        self._making_tables = threading.Lock()
 
     def _read(self, what: Callable[[TableSpace], _Result]) -> _Result:
         with self._latches.latch:

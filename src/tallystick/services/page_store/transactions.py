@@ -218,6 +218,8 @@ class Session(Uncopied):
             committed = dict(rows)
             first = bisect_left(own, here)
             for key in sorted(committed.keys() | own[:first]):
+                if not self._live:  # what it had changed may be rolled back
+                    self._require_live()
                 if key >= end:
                     return
                 # As it is now: it may have changed while the caller looked at rows before it.
