@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from tests.indoubt.estates import (
     older_file_in_use,
 )
 from tests.kit import untouched
+from tests.services.transactions.model import Database, ModelResource
 
 ESTATE = fixture_dir("estate")
 
@@ -236,6 +238,35 @@ def test_an_outcome_row_is_a_decision_too(undecided: Site, tmp_path: Path) -> No
             commit=False,
         )
     assert all(store.in_doubt() for store in undecided.stores)
+
+
+def test_a_resource_that_fails_keeps_no_other_one_from_being_asked() -> None:
+    class Failing(ModelResource):
+        def in_doubt(self) -> Sequence[Xid]:
+            raise ZeroDivisionError("a driver may raise anything")
+
+    server = Database()
+    server.prepared[XidFactory("site-1").branch(XidFactory("site-1").gtrid())] = {}
+    report = list_in_doubt([], {"a": Failing("a", server), "b": ModelResource("b", server)})
+    assert report.unreachable == {"a": "a driver may raise anything"}
+    assert [branch["resource"] for one in report.transactions for branch in one.branches] == ["b"]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_two_resources_of_one_server_list_the_same_branches(tmp_path: Path, commit: bool) -> None:
+    server, coordinator = Database(), str(tmp_path / "c")
+    with TransactionManager(coordinator, {}, node="site-1", recovery_interval=None) as tm:
+        gtrid = XidFactory(tm.node).gtrid()
+        for name in ("first", "second"):
+            server.prepared[XidFactory(tm.node).branch(gtrid)] = {name: 1}
+        if commit:
+            tm.decisions.decide(gtrid, ["a", "b"]).wait()
+    resources = {name: ModelResource(name, server) for name in "ab"}
+    done = settle(coordinator, resources, gtrid, commit=commit)
+    assert {one.partition(": ")[2] for one in done} == {"committed" if commit else "rolled back"}
+    assert server.values == ({"first": 1, "second": 1} if commit else {})
+    with TransactionManager(coordinator, {}, recovery_interval=None) as tm:
+        assert not tm.decisions.open_decisions()
 
 
 def test_a_heuristic_outcome_stays_until_it_is_settled(tmp_path: Path) -> None:

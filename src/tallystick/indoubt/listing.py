@@ -8,6 +8,7 @@ decision table of `tallystick.reconcile`, as the pipeline judges, too. Nothing i
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -28,9 +29,10 @@ from tallystick.roles.coordinator_files import IDENTITIES_FILE
 from tallystick.services.page_store.recovery import owner_of
 from tallystick.services.transactions.coordinator_dir import Identities
 from tallystick.services.transactions.deadlines import TimedResources, start_call
-from tallystick.services.transactions.resource import Resource, ResourceUnreachable
+from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.xids import time_of
 from tallystick.storage.local import LOCAL
+from tallystick.storage.signals import interrupt_in
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.systems.registry import system
 
@@ -159,12 +161,15 @@ def list_in_doubt(
     report, estate = InDoubtReport([]), Estate()
     found = survey(paths, options=options).refuse_unknown_settings() if paths else None
     gathered = _gathered(found, report, estate) if found is not None else None
+    handled = sys.exception()
     asked = {name: start_call(resource, "in_doubt") for name, resource in known.items()}
     for name, wait in asked.items():
         log = LIVE + name
         try:
             estate.add_resource(name, log, [_live_part(log, name, xid) for xid in wait()])
-        except ResourceUnreachable as answer:
+        except Exception as answer:  # whatever it is, the others must be asked
+            if interrupt_in(answer, handled) is not None:
+                raise
             estate.add_resource(name, log, ())
             report.unreachable[name] = str(answer)
     if gathered is not None:

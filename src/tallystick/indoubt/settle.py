@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tallystick.errors import TallystickError, TransactionUsageError
+from tallystick.records import Xid
 from tallystick.roles import DecisionOutcome
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
@@ -153,9 +154,12 @@ def _settle(
     if commit and not decided:
         tm.decisions.decide(gtrid, [resource.name for resource, _ in found]).wait()
     done = []
+    ended: set[Xid] = set()
     for resource, xid in found:
         try:
-            (resource.commit if commit else resource.rollback)(xid)
+            # Each database of a MariaDB server lists the branches of all: then it is over already.
+            if xid not in ended or xid in resource.in_doubt():
+                (resource.commit if commit else resource.rollback)(xid)
         except BranchUnknown as answer:
             done.append(f"{resource.name}: failed: listed, but held by another session: {answer}")
             continue
@@ -167,6 +171,7 @@ def _settle(
         except TallystickError as error:
             done.append(f"{resource.name}: failed: {error}")
             continue
+        ended.add(xid)
         if commit or decided:
             outcome = DecisionOutcome.COMMITTED if commit else DecisionOutcome.HEURISTIC
             tm.directory.finish(gtrid, [resource.name], outcome)
