@@ -499,3 +499,19 @@ def test_an_error_of_ours_has_the_kind_of_what_caused_it() -> None:
     assert (kind_of(ours), is_retryable(ours), refused_by(ours)) == (CONSTRAINT, False, cause)
     cause.__cause__ = ours  # a circle ends
     assert is_conflict(ours) is False
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("OperationalError", "MySQL Connection not available", LOST),
+        ("InterfaceError", "Connection is closed", LOST),
+        ("InterfaceError", "No result set to fetch from", UNKNOWN),
+        ("DataError", "out of range", DATA),
+    ],
+)
+def test_what_connector_python_raises_without_a_number_is_known_by_its_class(
+    name: str, text: str, kind: ErrorKind
+) -> None:
+    made = type(name, (Exception,), {"__module__": "mysql.connector.errors", "errno": -1})
+    assert kind_of(made(-1, text, None)) is kind

@@ -237,7 +237,8 @@ def _code(error: BaseException) -> _Code | None:
         found = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     elif family == "mysql":
         found = getattr(error, "errno", None) or next(iter(error.args), None)
-        found = found if isinstance(found, int) else None
+        # Connector/Python has -1 in what it raises itself.
+        found = found if isinstance(found, int) and found >= 0 else None
     elif family == "sqlite":
         number = getattr(error, "sqlite_errorcode", None)
         found = None if number is None else f"sqlite {number & 0xFF}"
