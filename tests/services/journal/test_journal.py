@@ -439,6 +439,33 @@ def _in_child(work: Callable[[], object]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_forked_child_waits_for_no_lock_of_its_parents_threads(
+    tmp_path: Path, shared: bool
+) -> None:
+    with Journal(tmp_path / "j", shared=shared) as journal:
+        tx = journal.transaction()
+        tx.add(5, b"parent")
+
+        uses: tuple[Callable[[], object], ...] = (
+            lambda: journal.add(1, b"child"),
+            lambda: tx.update(5, b"child"),
+            tx.commit,
+            lambda: journal.transaction().append(b"child"),
+        )
+
+        def work() -> None:
+            for use in uses:
+                with pytest.raises(LogClosedError, match="forked"):
+                    use()
+
+        with journal._order:  # as if other threads were at work
+            numbers = getattr(getattr(journal._engine, "log", None), "_numbers_lock", None)
+            with numbers or contextlib.nullcontext():
+                _in_child(work)
+        tx.commit()
+
+
 def test_forked_child_follows_nothing_and_closes_silently(tmp_path: Path) -> None:
     with _journal(tmp_path) as journal:
         journal.append(b"1")

@@ -249,6 +249,8 @@ class BaseJournal(Uncopied):
     def forked(self) -> None:
         """Leave the log to its parent in a forked child."""
         self._forked = True
+        if self._order.locked():  # by a thread that is not here, and never gives it back
+            self._order.release()
 
 
 def pause(poll_s: float, idle_s: float | None) -> float:

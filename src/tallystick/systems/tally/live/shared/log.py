@@ -460,6 +460,7 @@ class SharedTallyLog(Closing):
         """Give up in a forked child: the log is its parent's."""
         self._closed = True
         self._leader = None
+        self._numbers_lock = threading.Lock()
 
 
 def _written(cut: Cut) -> Sequence[int]:
