@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -81,3 +82,24 @@ def test_a_session_that_cannot_be_ended_keeps_no_other_one(tmp_path: Path, end: 
             tm.close()
         assert ended[:2] == ["a", "b"]
     tm.close()
+
+
+def test_what_no_thread_could_be_started_for_is_ended_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise BlockingIOError("no other thread can be started")
+
+    with TransactionManager(tmp_path / "tm", {}, recovery_interval=None) as tm:
+        tm._reaper.stop()
+        tx = tm.begin()
+        del tx
+        with monkeypatch.context() as patched:
+            patched.setattr(deadlines, "start_thread", refuse)
+            with pytest.raises(BlockingIOError):
+                tm._reaper.look()
+        tm._reaper.look()
+        deadline = time.monotonic() + 60
+        while len(tm._context.live):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)

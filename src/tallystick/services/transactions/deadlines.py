@@ -117,10 +117,10 @@ class Reaper(Uncopied):
     def _end(self, transaction: TwoPhaseCommit) -> None:
         extra = {"gtrid": transaction.gtrid.hex(), "resources": list(transaction.branches)}
         _log.warning("a transaction was left without an end; it is ended", extra=extra)
-        transaction.owner = None
-        self._without_thread.pop(transaction.gtrid, None)
         # In a thread of its own: the branch of a resource unknown to us may wait.
         start_thread(threading.Thread(target=transaction.discard, daemon=True))
+        transaction.owner = None  # only now: if no thread can be started, it is ended later
+        self._without_thread.pop(transaction.gtrid, None)
 
 
 class _Rounds(Uncopied):
