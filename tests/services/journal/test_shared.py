@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -282,3 +283,21 @@ def test_a_closed_journal_looks_into_no_folder_any_more(tmp_path: Path, another:
             other.append_many([b"b"] * 100)
         assert journal.next_lsn == end
         assert all(record.body == b"a" for record in following)
+
+
+def test_what_a_closed_journal_has_half_read_lets_nothing_go_that_others_read(
+    tmp_path: Path,
+) -> None:
+    first = Journal(tmp_path / "log", shared=True)
+    first.append_many([b"a"] * 3)
+    half = first.replay()
+    next(half)
+    first.close()
+    with Journal(tmp_path / "log", shared=True) as second:
+        log: Any = second._engine.log  # type: ignore[attr-defined]
+        assert log.member == 0, "the place of the first one"
+        reading = second.replay()
+        next(reading)
+        half.close()
+        assert log._members.first_held() == log.first_segment
+        reading.close()

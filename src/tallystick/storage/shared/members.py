@@ -82,6 +82,8 @@ class Membership(Uncopied):
         self.place = place or folder
         self._holds: list[int] = []
         self._guard = threading.Lock()
+        self._left = False
+        """The place may be that of another process."""
         self._boot, self._digest = digest(kernel.boot_id()), digest(settings)
         # A lock file can be deleted while it is locked, and the folder only with the log.
         self._folder_lock = kernel.open_file(f"{self.place}/.", os.O_RDONLY | O_DIRECTORY)
@@ -216,11 +218,14 @@ class Membership(Uncopied):
 
     def _show_held(self) -> None:
         with self._guard:
-            held = min(self._holds, default=0)
-            self._memory.words[(1 + self.number) * _WORDS + _HELD] = held
+            if not self._left:  # what is half read may outlive its log
+                held = min(self._holds, default=0)
+                self._memory.words[(1 + self.number) * _WORDS + _HELD] = held
 
     def close(self) -> None:
         """Leave the place and the log to the others."""
+        with self._guard:
+            self._left = True
         self._memory.close()
         self._lock.close()
         self._folder_lock.close()

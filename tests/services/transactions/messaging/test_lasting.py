@@ -92,20 +92,20 @@ def test_a_relay_that_was_stopped_delivers_when_it_is_called(post: Post) -> None
 
 
 def test_a_relay_that_has_stopped_by_itself_can_be_started_again(post: Post) -> None:
-    delivered = threading.Event()
+    delivered, mended = threading.Event(), threading.Event()
 
     async def later() -> None:
         """Is never awaited."""
 
     def deliver(_: Message) -> Any:
-        return later() if relay._thread is first else delivered.set()
+        return delivered.set() if mended.is_set() else later()
 
-    first: threading.Thread | None = None
     relay = Relay(post.outbox, deliver, idle=0.01)
     post.send(b"1")
-    relay._thread = first = threading.Thread(target=relay._work)
-    first.start()
-    first.join(60)
+    relay.start()
+    assert relay._thread is not None
+    relay._thread.join(60)
+    mended.set()
     relay.start()
     assert delivered.wait(60)
     relay.stop()
