@@ -301,3 +301,19 @@ def test_what_a_closed_journal_has_half_read_lets_nothing_go_that_others_read(
         half.close()
         assert log._members.first_held() == log.first_segment
         reading.close()
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_lets_nothing_go_that_its_parent_reads(tmp_path: Path) -> None:
+    with Journal(tmp_path / "log", shared=True) as journal:
+        journal.append_many([b"a"] * 3)
+        reading = journal.replay()
+        next(reading)
+        child = os.fork()
+        if not child:
+            reading.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        log: Any = journal._engine.log  # type: ignore[attr-defined]
+        assert log._members.first_held() == log.first_segment
+        reading.close()

@@ -17,7 +17,7 @@ from typing import Final
 
 from tallystick.errors import BusyError, LogLockedError, UnsupportedFormatError
 from tallystick.posix import O_DIRECTORY
-from tallystick.storage.fork import Uncopied
+from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.shared import kernel
 from tallystick.storage.shared.memory import SharedMemory
@@ -83,7 +83,7 @@ class Membership(Uncopied):
         self._holds: list[int] = []
         self._guard = threading.Lock()
         self._left = False
-        """The place may be that of another process."""
+        """The place is that of another process, or may be."""
         self._boot, self._digest = digest(kernel.boot_id()), digest(settings)
         # A lock file can be deleted while it is locked, and the folder only with the log.
         self._folder_lock = kernel.open_file(f"{self.place}/.", os.O_RDONLY | O_DIRECTORY)
@@ -97,6 +97,7 @@ class Membership(Uncopied):
         except BaseException:
             self._folder_lock.close()
             raise
+        register_in_child(self)
 
     def _join(self, create: Callable[[], None]) -> None:
         deadline = time.monotonic() + LOCK_WAIT_S
@@ -229,3 +230,8 @@ class Membership(Uncopied):
         self._memory.close()
         self._lock.close()
         self._folder_lock.close()
+
+    def forked(self) -> None:
+        """Leave the place to the parent, in whose memory a child would write."""
+        self._guard = threading.Lock()
+        self._left = True
