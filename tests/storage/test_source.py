@@ -478,3 +478,21 @@ def test_paths_of_one_place_are_the_same_however_they_are_written(
     assert not same_place("..", ".")
     assert same_place("s3://bucket/a/", "s3://bucket/a")
     assert not same_place("s3://bucket/a", "s3://bucket/b")
+
+
+def test_files_may_be_unpacked_in_several_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: dict[str, object] = {}
+
+    class Counted:
+        """What is known of a file; as it is looked at another thread adds one."""
+
+        @property
+        def data(self) -> None:
+            known[f"another {len(known)}"] = source._Unpacked((), "", None)
+
+    known |= {"one": Counted(), "two": Counted()}
+    monkeypatch.setattr(source, "_unpacked_before", known)
+    with open_source(str(_write(tmp_path / "log.gz"))) as opened:
+        assert opened.data == CONTENT

@@ -305,7 +305,8 @@ def _unpacked(path: str, stream: IO[bytes]) -> ByteSource:
         return ByteSource(path, memoryview(known.data), known.damage)
     source = _from_stream(path, stream)
     data = bytes(source.data) if _settled(found) and source.size <= _KEPT_MAX else None
-    kept = sum(len(one.data or b"") for one in _unpacked_before.values())
+    # Of a list, as another thread may unpack a file at this moment.
+    kept = sum(len(one.data or b"") for one in list(_unpacked_before.values()))
     if len(_unpacked_before) >= _REMEMBERED_MAX or kept + len(data or b"") > _KEPT_MAX:
         _unpacked_before.clear()
     _unpacked_before[path] = _Unpacked(_stamp(found), source.damage, data)
