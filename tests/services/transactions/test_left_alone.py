@@ -11,7 +11,7 @@ import pytest
 
 from tallystick.services.transactions import Transaction, TransactionManager, deadlines
 from tallystick.storage import scheduling
-from tests.services.transactions.model import Database, DurableState
+from tests.services.transactions.model import Database, DurableState, ModelResource
 
 
 def test_a_transaction_that_ends_while_it_is_looked_at_is_left_alone(
@@ -103,3 +103,29 @@ def test_what_no_thread_could_be_started_for_is_ended_later(
         while len(tm._context.live):
             assert time.monotonic() < deadline
             time.sleep(0.001)
+
+
+def test_a_resource_that_is_added_meanwhile_ends_no_look_at_the_others(tmp_path: Path) -> None:
+    class Busy(ModelResource):
+        """While it is looked at another thread adds a resource."""
+
+        def add(self) -> None:
+            name = f"r{len(tm.resources)}"
+            tm.resources[name] = ModelResource(name, Database())
+
+        @property
+        def instant(self) -> bool:
+            self.add()
+            return False
+
+        @property
+        def reap(self) -> None:
+            self.add()
+
+    resources = {"busy": Busy("busy", Database()), "last": ModelResource("last", Database())}
+    with TransactionManager(tmp_path / "tm", {}, recovery_interval=None) as tm:
+        tm._reaper.stop()
+        tm.resources.update(resources)
+        assert tm.preflight() == []
+        assert tm.recover().clean
+        tm._reaper.look()

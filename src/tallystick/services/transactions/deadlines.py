@@ -96,7 +96,7 @@ class Reaper(Uncopied):
 
     def end_calls(self, before: float) -> None:
         """End the sessions of calls that began before this moment of the monotonic clock."""
-        for resource in self._resources:
+        for resource in list(self._resources):
             reap = getattr(resource, "reap", None)
             if reap is not None:
                 reap(before)
@@ -290,7 +290,7 @@ class TimedResources:
 
     def now(self) -> dict[str, Resource]:
         """Return the resources that there are now, by name."""
-        return {name: self._limited(name, one) for name, one in self._resources.items()}
+        return {name: self._limited(name, one) for name, one in list(self._resources.items())}
 
     def _limited(self, name: str, resource: Resource) -> Resource:
         if is_instant(resource):

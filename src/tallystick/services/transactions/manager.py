@@ -342,7 +342,7 @@ class TransactionManager(Closing):
         self._require_open()
         problems = [
             Problem(name, text, "Correct its address")
-            for name, text in self._context.others.items()
+            for name, text in list(self._context.others.items())
         ]
         for name, resource in self._timed.now().items():
             try:
