@@ -249,7 +249,8 @@ def test_a_resource_that_fails_keeps_no_other_one_from_being_asked() -> None:
     server.prepared[XidFactory("site-1").branch(XidFactory("site-1").gtrid())] = {}
     report = list_in_doubt([], {"a": Failing("a", server), "b": ModelResource("b", server)})
     assert report.unreachable == {"a": "a driver may raise anything"}
-    assert [branch["resource"] for one in report.transactions for branch in one.branches] == ["b"]
+    (one,) = report.transactions
+    assert [branch["log"] for branch in one.branches] == ["live:b"]
 
 
 @pytest.mark.parametrize("commit", [True, False])
