@@ -290,13 +290,13 @@ def test_what_a_closed_journal_has_half_read_lets_nothing_go_that_others_read(
 ) -> None:
     first = Journal(tmp_path / "log", shared=True)
     first.append_many([b"a"] * 3)
-    half = first.replay()
+    half: Any = first.replay()
     next(half)
     first.close()
     with Journal(tmp_path / "log", shared=True) as second:
         log: Any = second._engine.log  # type: ignore[attr-defined]
         assert log.member == 0, "the place of the first one"
-        reading = second.replay()
+        reading: Any = second.replay()
         next(reading)
         half.close()
         assert log._members.first_held() == log.first_segment
@@ -307,7 +307,7 @@ def test_what_a_closed_journal_has_half_read_lets_nothing_go_that_others_read(
 def test_a_forked_child_lets_nothing_go_that_its_parent_reads(tmp_path: Path) -> None:
     with Journal(tmp_path / "log", shared=True) as journal:
         journal.append_many([b"a"] * 3)
-        reading = journal.replay()
+        reading: Any = journal.replay()
         next(reading)
         child = os.fork()
         if not child:
