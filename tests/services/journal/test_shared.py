@@ -292,8 +292,9 @@ def test_what_a_closed_journal_has_half_read_lets_nothing_go_that_others_read(
     first.append_many([b"a"] * 3)
     half: Any = first.replay()
     next(half)
+    witness = Journal(tmp_path / "log", shared=True)  # else the places would be made anew
     first.close()
-    with Journal(tmp_path / "log", shared=True) as second:
+    with witness, Journal(tmp_path / "log", shared=True) as second:
         log: Any = second._engine.log  # type: ignore[attr-defined]
         assert log.member == 0, "the place of the first one"
         reading: Any = second.replay()
