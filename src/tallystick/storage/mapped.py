@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallystick.posix import after_fork_in_child
+from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
 _ADDRESS_OFFSET = 16
@@ -80,7 +81,7 @@ class _Range:
 
 
 @dataclass(slots=True)
-class _Guard:
+class _Guard(Uncopied):
     """The handler, the ranges that it serves, and the files whose pages it replaced."""
 
     ranges: dict[int, _Range] = field(default_factory=dict)
