@@ -21,6 +21,7 @@ from tallystick.callables import require_done, require_plain, require_plain_call
 from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.printable import logger, printable
 from tallystick.services.transactions.messaging.outbox import Message, Outbox
+from tallystick.services.transactions.messaging.retry import doubled
 from tallystick.services.transactions.messaging.statements import (
     MYSQL,
     POSTGRES,
@@ -271,7 +272,7 @@ class Relay(Uncopied):
         )
         if parked:
             return None
-        wait = min(self._most, self._first * 2.0 ** min(message.attempts, 60))
+        wait = doubled(self._first, message.attempts, self._most)
         return wait * random.uniform(0.5, 1.0)
 
     def _forget(self, offsets: Sequence[int]) -> None:
@@ -315,7 +316,7 @@ class Relay(Uncopied):
                 return
             except Exception:  # of any driver: the database may come back
                 _log.warning("the outbox cannot be read", exc_info=True)
-                pause = min(self._most, self._first * 2.0 ** min(failures, 60))
+                pause = doubled(self._first, failures, self._most)
                 failures += 1
             self._stopping.wait(pause)
 

@@ -41,4 +41,9 @@ class Retry:
     def pauses(self) -> Iterator[float]:
         """Yield the seconds to wait before each repetition."""
         for number in range(self.times):
-            yield random.uniform(0, min(self.most, self.first * 2.0 ** min(number, _DOUBLINGS_MAX)))
+            yield random.uniform(0, doubled(self.first, number, self.most))
+
+
+def doubled(first: float, times: int, most: float) -> float:
+    """Return ``first`` doubled so many times, but at most ``most``."""
+    return min(most, first * 2.0 ** min(times, _DOUBLINGS_MAX))
