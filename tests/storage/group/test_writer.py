@@ -237,14 +237,20 @@ def test_start_flush_inside_an_exclusive_block_takes_effect_after_it() -> None:
     writer.close()
 
 
-def test_a_wait_that_times_out_loses_nothing() -> None:
-    disk = SlowDisk()
-    writer = _writer(disk)
-    disk.free.clear()
+def _flushing(disk: SlowDisk, writer: GroupWriter[int]) -> threading.Thread:
+    """Have a thread of its own flush the first item; return it once it is at that."""
     leader = threading.Thread(target=writer.submit(1).wait)
     leader.start()
     while not disk.groups:
         time.sleep(0.001)
+    return leader
+
+
+def test_a_wait_that_times_out_loses_nothing() -> None:
+    disk = SlowDisk()
+    writer = _writer(disk)
+    disk.free.clear()
+    leader = _flushing(disk, writer)
     ticket = writer.submit(2)
     with pytest.raises(TimeoutError):
         ticket.wait(timeout=0.01)
@@ -523,10 +529,7 @@ def test_ctrl_c_during_a_lone_commit_comes_when_it_is_durable() -> None:
 def test_ctrl_c_of_a_waiter_leaves_the_flush_to_the_others() -> None:
     disk = SlowDisk(seconds=0.1)
     writer = _writer(disk)
-    leader = threading.Thread(target=writer.submit(1).wait)
-    leader.start()
-    while not disk.groups:
-        time.sleep(0.001)
+    leader = _flushing(disk, writer)
     mine = writer.submit(2)
     follower = threading.Thread(target=writer.submit(3).wait)
     follower.start()
@@ -571,10 +574,7 @@ def test_a_forked_child_writes_nothing_and_gets_errors() -> None:
 def test_a_fork_in_the_middle_of_a_flush_hangs_neither_side() -> None:
     disk = SlowDisk(seconds=0.1)
     writer = _writer(disk)
-    leader = threading.Thread(target=writer.submit(1).wait)
-    leader.start()
-    while not disk.groups:
-        time.sleep(0.001)
+    leader = _flushing(disk, writer)
     ticket = writer.submit(2)
 
     def work() -> None:
@@ -591,10 +591,7 @@ def test_a_time_limit_may_be_longer_than_the_system_waits(limit: float) -> None:
     disk = SlowDisk()
     writer = _writer(disk)
     disk.free.clear()
-    leader = threading.Thread(target=writer.submit(1).wait)
-    leader.start()
-    while not disk.groups:
-        time.sleep(0.001)
+    leader = _flushing(disk, writer)
     ticket = writer.submit(2)
     threading.Timer(0.02, disk.free.set).start()
     assert ticket.wait(limit) == 1
