@@ -47,9 +47,9 @@ OF_FEED = {
 
 Two are made here. The key changed in both rows of an update that changes the primary key, but for
 an old row whose key another row of the commit got before; null is no update, no primary key, or an
-old row that is not known. Of the values only those are rescued, as
-JSON by column, that the types of their columns cannot hold or that have none of the columns, and
-what is known of those that are lost.
+old row that is not known. Of the values only those are rescued, as JSON by column, that the types
+of their columns cannot hold or that have none of the columns, and what is known of those that are
+lost.
 """
 
 _ARROW = {
