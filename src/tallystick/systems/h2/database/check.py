@@ -115,11 +115,11 @@ class _Check:
         """Check that every marked page belongs to a table, or is the list itself."""
         for number in range(layout.FREE_LIST_ROOT, len(self._used)):
             try:
-                if self._space.is_list(number):
+                if number in self._space.lists:
                     self._space.cache.get(number)
                 elif self._all_used_known and not self._used[number] and self._space.in_use(number):
                     yield Defect(number, "is marked as used, but belongs to no table")
             except CorruptLogError as error:
-                if self._space.is_list(number):
+                if number in self._space.lists:
                     yield Defect(number, str(error))
             self._space.cache.trim()

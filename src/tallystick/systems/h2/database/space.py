@@ -7,7 +7,7 @@ are known in memory, and found again by recovery. So no page belongs to both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from tallystick.errors import CorruptLogError
 from tallystick.roles import Pages
@@ -29,7 +29,6 @@ class Space:
         """Pages that stay marked when they are released: a later record of the log uses them."""
         self._undone = undone
         self._store = store
-        self._per_list = (store.page_size - layout.FREE_LIST_START) * 8
 
     @property
     def page_count(self) -> int:
@@ -72,28 +71,20 @@ class Space:
 
     def in_use(self, number: int) -> bool:
         """Return True if the free list marks the page as used."""
-        first, at = self._place(number)
+        first, at = layout.place_in_list(number, self.page_size)
         node = self.cache.get(first) if first < self._store.page_count else Empty()
-        return isinstance(node, FreeList) and bool(node.bits[at >> 3] >> (at & 7) & 1)
+        return isinstance(node, FreeList) and layout.marks(node.bits, at)
 
-    def lists(self) -> Iterator[int]:
-        """Yield the pages of the free list."""
-        yield from range(layout.FREE_LIST_ROOT, self._store.page_count, self._per_list)
-
-    def is_list(self, number: int) -> bool:
-        """Return True for a page of the free list itself."""
-        return (number - layout.FREE_LIST_ROOT) % self._per_list == 0
-
-    def _place(self, number: int) -> tuple[int, int]:
-        """Return the page of the free list that marks a page, and the number of the bit in it."""
-        part, at = divmod(number - layout.FREE_LIST_ROOT, self._per_list)
-        return layout.FREE_LIST_ROOT + part * self._per_list, at
+    @property
+    def lists(self) -> range:
+        """The pages of the free list."""
+        return self._store.free_list_pages
 
     def _mark(self, number: int, *, used: bool) -> None:
-        first, at = self._place(number)
+        first, at = layout.place_in_list(number, self.page_size)
         node = self.cache.get(first)
         if isinstance(node, Empty):
-            bits = bytearray(self._per_list // 8)
+            bits = bytearray(self.page_size - layout.FREE_LIST_START)
             bits[0] = 1  # the list itself
             self.cache.put(first, FreeList(bits))
         elif not isinstance(node, FreeList):

@@ -46,7 +46,7 @@ class UndoGuard:
             self._section = self._cache.sections
             self._done.clear()
             self._above_done.clear()
-            for number in self._space.lists():
+            for number in self._space.lists:
                 self._cache.log_image(number)
         path = tree.descent.path(key)
         if path[-1] in self._done:

@@ -317,8 +317,7 @@ class Tables:
         return rows
 
     def _damaged_free_lists(self) -> Iterator[tuple[int, str]]:
-        pages = self.undone.pages
-        for page_id in range(layout.FREE_LIST_ROOT, pages.page_count, pages.pages_per_list):
+        for page_id in self.undone.pages.free_lists:
             try:
                 page = self.undone.page(page_id)
             except StoreError as error:
@@ -332,13 +331,11 @@ class Tables:
 
         False where it is damaged, which is reported once, with the page of the list.
         """
-        in_list = self.undone.pages.pages_per_list
-        part, at = divmod(page_id - layout.FREE_LIST_ROOT, in_list)
-        first = layout.FREE_LIST_ROOT + part * in_list
+        first, at = layout.place_in_list(page_id, self.undone.pages.page_size)
         if first != self._free_list[0]:
             self._free_list = first, self._free_bits(first)
         bits = self._free_list[1]
-        return bits is not None and not bits[at >> 3] >> (at & 7) & 1
+        return bits is not None and not layout.marks(bits, at)
 
     def _free_bits(self, first: int) -> bytes | None:
         """Return the bits of the page ``first`` of the free list; None where they tell nothing."""

@@ -110,6 +110,25 @@ class Trunk:
     data_pages: tuple[int, ...]
 
 
+# -- free list ------------------------------------------------------------------------------
+
+
+def free_lists(page_count: int, page_size: int) -> range:
+    """Return the pages of the free list; each has bits for itself and the pages up to the next."""
+    return range(FREE_LIST_ROOT, page_count, (page_size - FREE_LIST_START) * 8)
+
+
+def place_in_list(page: int, page_size: int) -> tuple[int, int]:
+    """Return the page of the free list that has the bit of a page, and the number of the bit."""
+    at = (page - FREE_LIST_ROOT) % free_lists(0, page_size).step
+    return page - at, at
+
+
+def marks(bits: bytes | bytearray, at: int) -> bool:
+    """Return True if a bit of a page of the free list is set: its page is in use."""
+    return bool(bits[at >> 3] >> (at & 7) & 1)
+
+
 # -- encode ---------------------------------------------------------------------------------
 
 

@@ -282,40 +282,30 @@ class PageStoreFile(Closing):
             self._file.pwrite(bytes(rest), end)
 
     @property
-    def _pages_per_list(self) -> int:
-        return (self.page_size - layout.FREE_LIST_START) * 8
-
-    @property
     def free_list_pages(self) -> range:
         """The pages that hold the free list."""
-        return range(layout.FREE_LIST_ROOT, self.page_count, self._pages_per_list)
+        return layout.free_lists(self.page_count, self.page_size)
 
     def load_free_list(self) -> None:
         """Read again from the file which pages are in use."""
         self._used = bytearray(self.page_count)
         self._used[: layout.FIRST_FREE_PAGE] = bytes((_USED,)) * layout.FIRST_FREE_PAGE
         for first in self.free_list_pages:
-            self._load_bits(first, self._bits(self._raw(first)))
+            bits = self._bits(self._raw(first))
+            for page in range(first, min(first + self.free_list_pages.step, self.page_count)):
+                self._used[page] |= layout.marks(bits, page - first)
             self._used[first] = _USED
-
-    def _load_bits(self, first: int, bitmap: bytes) -> None:
-        count = min(self._pages_per_list, self.page_count - first)
-        for at in range(count):
-            if bitmap[at >> 3] >> (at & 7) & 1:
-                self._used[first + at] = _USED
 
     def listed(self, pages: Collection[int], images: Mapping[int, bytes]) -> list[int]:
         """Return those of the pages that the free list on disk marks as used, in order.
 
         ``images`` are pages as recovery restores them; they stand for what is on disk.
         """
-        found = []
-        for first in self.free_list_pages:
-            within = [page for page in pages if first < page < first + self._pages_per_list]
+        found, lists = list[int](), self.free_list_pages
+        for first in lists:
+            within = [page for page in pages if first < page < first + lists.step]
             bits = self._bits(images.get(first, self._raw(first))) if within else b""
-            found += [
-                page for page in within if bits[(page - first) >> 3] >> (page - first & 7) & 1
-            ]
+            found += [page for page in within if layout.marks(bits, page - first)]
         return sorted(found)
 
     def _bits(self, page: bytes) -> bytes:
@@ -329,7 +319,7 @@ class PageStoreFile(Closing):
         for first in self.free_list_pages:
             page = bytearray(self.page_size)
             page[0] = layout.FREE_LIST
-            for at, used in enumerate(self._used[first : first + self._pages_per_list]):
+            for at, used in enumerate(self._used[first : first + self.free_list_pages.step]):
                 page[layout.FREE_LIST_START + (at >> 3)] |= used << (at & 7)
             lists[first] = layout.seal(page, first)
         return lists

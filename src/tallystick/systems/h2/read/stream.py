@@ -43,9 +43,9 @@ class PageFile:
         return len(self.data) // self.static.page_size
 
     @property
-    def pages_per_list(self) -> int:
-        """For how many pages a page of the free list has bits."""
-        return (self.page_size - layout.FREE_LIST_START) * 8
+    def free_lists(self) -> range:
+        """The pages of the free list."""
+        return layout.free_lists(self.page_count, self.page_size)
 
     def page(self, page_id: int) -> memoryview:
         """Return the bytes of a page that exists."""
@@ -62,8 +62,8 @@ class PageFile:
 
     def is_reserved(self, page_id: int) -> bool:
         """Return True for a page that no log has: of headers, page index or free list."""
-        of_list = page_id > 0 and (page_id - layout.FREE_LIST_ROOT) % self.pages_per_list == 0
-        return 0 <= page_id <= layout.META_ROOT or of_list
+        of_list = layout.place_in_list(page_id, self.page_size)[1] == 0
+        return 0 <= page_id <= layout.META_ROOT or (page_id > 0 and of_list)
 
     def types(self) -> bytes:
         """Return the first byte of every page."""

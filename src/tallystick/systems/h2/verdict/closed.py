@@ -103,7 +103,7 @@ def _begun(pages: PageFile, header: VariableHeader, newer: list[Trunk]) -> Trunk
 def _last_in_use(pages: PageFile) -> int:
     """Return the last page that the free list marks; -1 if it marks none."""
     last = -1
-    for first in range(layout.FREE_LIST_ROOT, pages.page_count, pages.pages_per_list):
+    for first in pages.free_lists:
         page = pages.page(first)
         if page[0] == layout.FREE_LIST:
             bits = int.from_bytes(page[layout.FREE_LIST_START :], "little")
