@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tallystick.systems.h2.runs.chunk import Chunk
     from tallystick.systems.h2.runs.transactions import Ledger
 
-_GUESSED = (INCOMPLETE, UNKNOWN)
 _PROMISED = (State.COMMITTED, State.PREPARED)
 """States in which the engine has acknowledged something."""
 _PAGE_ENDS = (Type.CHECKPOINT, Type.PREPARE_COMMIT)
@@ -122,7 +121,7 @@ class LogDigest:
         # After an unknown or incomplete record the engine reads on somewhere inside of another one.
         if not self._guessed:
             self.outcomes[outcome_of(entry, self.stream)] += 1
-            self._guessed = entry.type in _GUESSED
+            self._guessed = not entry.is_known
         if code := fault_code(entry):
             text = entry.fault or f"its session has the number {entry.session}"
             self.faults.setdefault(code, Fault(entry.start, text)).count += 1
@@ -185,7 +184,7 @@ class LogDigest:
         self.filled = noop
         if not noop:
             self.last = entry
-        self.known_to = entry.start + (entry.length if entry.type in Type.__members__ else 0)
+        self.known_to = entry.start + (entry.length if entry.is_known else 0)
 
 
 def fault_code(entry: Entry) -> str:

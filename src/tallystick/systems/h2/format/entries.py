@@ -188,6 +188,11 @@ class Entry:
     """Of a record that is cut off: why the engine cannot have begun it so; empty if it can have."""
 
     @property
+    def is_known(self) -> bool:
+        """True for a record that is whole and of a type that the engine knows."""
+        return self.type not in (INCOMPLETE, UNKNOWN)
+
+    @property
     def session_bound(self) -> bool:
         """True for a record that the commit of its session decides about."""
         return self.code in CHANGE_TYPES

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.records import Clock, Kind, Outcome, Record
 from tallystick.roles import branch_of
 from tallystick.storage.crc import crc32
-from tallystick.systems.h2.format.entries import (
-    INCOMPLETE,
-    SESSION_TYPES,
-    UNKNOWN,
-    Entry,
-    Type,
-)
+from tallystick.systems.h2.format.entries import INCOMPLETE, SESSION_TYPES, Entry, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.values.types import json_of
 from tallystick.systems.h2.read.stream import LogStream
@@ -118,19 +112,18 @@ def record_of(
     }
     if entry.fault:
         attributes["fault"] = entry.fault
-    known = entry.type not in (INCOMPLETE, UNKNOWN)
     record = Record(
         system=SYSTEM_NAME,
         file=stream.pages.file,
         offset=page * stream.pages.page_size + offset,
         length=entry.length,
         outcome=outcome_of(entry, stream),
-        kind=KINDS[Type(entry.code)] if known else Kind.UNKNOWN,
+        kind=KINDS[Type(entry.code)] if entry.is_known else Kind.UNKNOWN,
         type=entry.type,
         sequence=entry.pos,
         attributes=attributes,
     )
-    if known:
+    if entry.is_known:
         _fill(record, entry)
     return record
 

@@ -303,12 +303,9 @@ _DECODERS: dict[int, Callable[[Scan, bytes, int, Entry], int]] = {
 }
 
 
-_KNOWN = frozenset(one.name for one in Type)
-
-
 def whole_entries(stream: LogStream) -> Iterator[Entry]:
     """Yield the records that are whole and known, in order."""
-    return (entry for entry in Scan(stream, Zone()).entries() if entry.type in _KNOWN)
+    return (entry for entry in Scan(stream, Zone()).entries() if entry.is_known)
 
 
 def _exactly(data: bytes, at: int, count: int) -> bytes:

@@ -19,7 +19,7 @@ from itertools import chain
 
 from tallystick.records import State, Transaction, Xid
 from tallystick.roles import branch_of
-from tallystick.systems.h2.format.entries import INCOMPLETE, SESSION_TYPES, UNKNOWN, Entry, Type
+from tallystick.systems.h2.format.entries import INCOMPLETE, SESSION_TYPES, Entry, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.read.stream import LogStream
 
@@ -239,7 +239,7 @@ def _ends_beside(window: _Window) -> tuple[int, ...] | None:
     None if it has another cause; empty if it has none that can be seen.
     """
     _, fill_before, before, _, after, fill_after = window
-    if after is None or after.type in (INCOMPLETE, UNKNOWN):
+    if after is None or not after.is_known:
         return None
     if after.code == Type.PREPARE_COMMIT or _code(before) in _FILLING:
         return None
@@ -261,7 +261,7 @@ def _is_over_prepare(window: _Window) -> bool:
     explained = _code(before) in _ENDS and _is_fill(first)
     if before is not None and before.code not in _FILLING and not explained:
         return True
-    known = after is not None and after.type not in (INCOMPLETE, UNKNOWN)
+    known = after is not None and after.is_known
     return _is_fill(fill_after) and known and _code(after) not in (*_ENDS, Type.PREPARE_COMMIT)
 
 

@@ -23,7 +23,6 @@ from tallystick.systems.h2.format.entries import (
     INCOMPLETE,
     SESSION_TYPES,
     UNDO_RAW,
-    UNKNOWN,
     Entry,
     Type,
 )
@@ -286,7 +285,7 @@ class Chunks:
         first, last = odd[0], odd[-1]
         table = np.zeros((walk.COLUMNS, len(odd)), np.int64)
         for row, one in enumerate(odd):
-            code = _NEUTRAL if one.type in (INCOMPLETE, UNKNOWN) else one.code
+            code = one.code if one.is_known else _NEUTRAL
             number = one.page & _MASK_32 if code == Type.UNDO else one.key
             start = one.start - first.start
             session, of = one.session & _MASK_32, one.table & _MASK_32
