@@ -28,14 +28,14 @@ from tallystick.arrow.neighbours import marked
 from tallystick.arrow.schemas import RECORDS
 from tallystick.records import Clock
 from tallystick.roles import branch_of
-from tallystick.systems.h2.columns import kernels
-from tallystick.systems.h2.format.entries import SESSION_TYPES, Entry, Type
+from tallystick.systems.h2.columns.kernels import file_offsets
+from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.numbers import decode_string
 from tallystick.systems.h2.read.records import KINDS, batches_of_entries
 from tallystick.systems.h2.read.scan import Scan
 from tallystick.systems.h2.runs import walk
-from tallystick.systems.h2.runs.chunk import Chunk, signed32
+from tallystick.systems.h2.runs.chunk import WITH_SESSION, Chunk, signed32
 from tallystick.systems.h2.runs.pieces import ROWS, LogPieces
 from tallystick.systems.protocol import Split
 
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from tallystick.systems.protocol import Fitting
 
 _TYPES = pa.array([one.name for one in Type])
-_KIND_NAMES = pa.array([KINDS[one].value for one in Type])
-_WITH_SESSION = marked(SESSION_TYPES)
+KIND_NAMES = pa.array([KINDS[one].value for one in Type])
 _WITH_NUMBER = marked((Type.ADD, Type.REMOVE, Type.UNDO))
 
 
@@ -87,18 +86,9 @@ def chosen_entries(log: LogPieces, path: str, fitting: Fitting) -> Iterator[Entr
 
 
 def _placed(log: LogPieces, rows: int) -> Iterator[tuple[Chunk, Any]]:
-    """Yield the chunks of a log with the offset of each record in the file.
-
-    Of odd records these are no offsets: `batches_of_entries` finds them.
-    """
-    stream = log.stream
-    ids = np.array(stream.data_pages, dtype=np.int64)
-    for chunk in log.chunks(rows):
-        offsets = chunk.table[walk.START].copy()
-        if not chunk.odd:
-            page_size, body_size = stream.pages.page_size, stream.body_size
-            kernels.file_offsets(offsets, chunk.begin, ids, page_size, body_size)
-        yield chunk, offsets
+    """Return the chunks of a log with the offset of each record in the file."""
+    offsets = file_offsets(log.stream)
+    return ((chunk, offsets(chunk.starts)) for chunk in log.chunks(rows))
 
 
 def _in_split(chunk: Chunk, offsets: Any, split: Split | None) -> tuple[Chunk, Any]:
@@ -120,10 +110,10 @@ def _batch(chunk: Chunk, offsets: Any, file: str, log: str) -> pa.RecordBatch:
     columns = whole_records(SYSTEM_NAME, log, file, Clock.NONE, count) | {
         "offset": numbers(offsets, None),
         "length": numbers(table[walk.LENGTH], None),
-        "kind": coded(small, _KIND_NAMES),
+        "kind": coded(small, KIND_NAMES),
         "type": coded(small, _TYPES),
         "sequence": numbers(chunk.sequence, None),
-        "transaction": numbers(signed32(table[walk.SESSION]), bitmap(_WITH_SESSION[codes])),
+        "transaction": numbers(signed32(table[walk.SESSION]), bitmap(WITH_SESSION[codes])),
         "record_id": numbers(_record_ids(table, codes), bitmap(_WITH_NUMBER[codes])),
         "resources": no_texts(count),
         "body": _bodies(chunk.data, table),

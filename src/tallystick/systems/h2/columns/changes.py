@@ -31,22 +31,21 @@ from tallystick.arrow.schemas import CHANGES, FATED, plain
 from tallystick.records import Clock, Fate
 from tallystick.roles import branch_of
 from tallystick.systems.h2.columns import kernels
+from tallystick.systems.h2.columns.batches import KIND_NAMES
 from tallystick.systems.h2.columns.row_texts import RowTexts
 from tallystick.systems.h2.format.catalogue import TableLives
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.format.values.shown import Presentation
 from tallystick.systems.h2.read.changes import FATES
-from tallystick.systems.h2.read.records import KINDS
 from tallystick.systems.h2.read.transactions import LoggedTransaction
 from tallystick.systems.h2.runs.chunk import Chunk
 from tallystick.systems.h2.runs.pieces import LogPieces
 from tallystick.systems.h2.runs.sessions import CHANGES as COUNT
 from tallystick.systems.h2.runs.sessions import END, NONE, PREPARED_AT, SLOT
 from tallystick.systems.h2.runs.transactions import ChunkTransactions, Ledger
-from tallystick.systems.h2.runs.walk import BODY_LENGTH, BODY_START, CODE, NUMBER, START
+from tallystick.systems.h2.runs.walk import BODY_LENGTH, BODY_START, CODE, NUMBER
 
-_KIND_NAMES = pa.array([KINDS[one].value for one in Type])
 _FATES = [*Fate]
 _FATE_NAMES = pa.array([one.value for one in Fate])
 _ALL = 1 << 62
@@ -148,7 +147,7 @@ class ChangeColumns:
         self._lives = lives
         self._path = path
         self._texts = RowTexts(lives, lives.zone(log.zone), presentation)
-        self._ids = np.array(log.stream.data_pages, dtype=np.int64)
+        self._offsets = kernels.file_offsets(log.stream)
         self._kept: dict[int, list[_Rows]] = {}
         """By session, the changes so far of its open transaction: a `_Rows` of each chunk."""
         self._commits = 0
@@ -220,11 +219,7 @@ class ChangeColumns:
 
     def _changes(self, chunk: Chunk) -> _Rows:
         """Return every record of a chunk as if it was a change; callers choose those that are."""
-        table, stream = chunk.table, self._log.stream
-        offsets = table[START].copy()
-        kernels.file_offsets(
-            offsets, chunk.begin, self._ids, stream.pages.page_size, stream.body_size
-        )
+        table = chunk.table
         lengths = np.where(chunk.codes == Type.ADD, table[BODY_LENGTH], -1)
         positions = chunk.starts
         return _Rows(
@@ -232,7 +227,7 @@ class ChangeColumns:
             table[CODE],
             self._lives.numbers(chunk.tables, positions),
             table[NUMBER],
-            offsets,
+            self._offsets(positions),
             table[BODY_START],
             lengths,
             positions,
@@ -301,7 +296,7 @@ class ChangeColumns:
             "clock": constant(Clock.NONE.value, count),
             "commit_sequence": numbers(commits, None),
             "ordinal": numbers(np.where(commits, ordinals, 0), None),
-            "kind": _KIND_NAMES.take(pa.array(rows.codes)),
+            "kind": KIND_NAMES.take(pa.array(rows.codes)),
             "collection": texts_of(rows.tables, self._lives.name),
             "key": _keys(rows),
             "transaction": endings.sessions.take(pa.array(endings.slots[ranks])),

@@ -1,36 +1,27 @@
-"""Offsets in the stream as offsets in the file, and bytes put together, as compiled kernels.
+"""Offsets in the stream as offsets in the file; bytes put together, as a compiled kernel.
 
-In: offsets of records in the stream, and the pages of it; ranges of bytes. Out: offsets in the
-file; the bytes one after the other.
+In: offsets of records in the stream; ranges of bytes. Out: offsets in the file; the bytes one after
+the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tallystick.arrow.numba_kernel import kernel
+from tallystick.systems.h2.format import layout
+from tallystick.systems.h2.read.stream import LogStream
 
 
-@kernel
-def file_offsets(starts: Any, before: int, pages: Any, page_size: int, body_size: int) -> None:
-    """Turn offsets in the stream into offsets in the file, in place.
-
-    Args:
-        starts: the offsets, ascending, counted from ``before``.
-        before: an offset in the stream.
-        pages: the numbers of the data pages of the stream.
-        page_size: bytes of a page.
-        body_size: stream bytes of a page.
-    """
-    page = before // body_size
-    begin = page * body_size - before
-    head = page_size - body_size
-    for row in range(len(starts)):
-        # Offsets rise, so the page is found by going on, without a division per record.
-        while starts[row] - begin >= body_size:
-            page += 1
-            begin += body_size
-        starts[row] = pages[page] * page_size + head + starts[row] - begin
+def file_offsets(stream: LogStream) -> Callable[[Any], Any]:
+    """Return a function of offsets in the stream, an array, that returns those in the file."""
+    pages, size = np.array(stream.data_pages, np.int64), stream.body_size
+    # What an offset in the file is more than one in the stream, by page of the stream.
+    more = pages * stream.pages.page_size + layout.DATA_START - np.arange(len(pages)) * size
+    return lambda starts: starts + more[starts // size]
 
 
 @kernel

@@ -25,14 +25,13 @@ from tallystick.arrow.columns import (
 )
 from tallystick.arrow.schemas import TRANSACTIONS, batches_of_transactions, plain
 from tallystick.records import Clock, State, Transaction
-from tallystick.systems.h2.columns import kernels
+from tallystick.systems.h2.columns.kernels import file_offsets
 from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.format.layout import SYSTEM_NAME
 from tallystick.systems.h2.read.transactions import LoggedTransaction
 from tallystick.systems.h2.runs.pieces import LogPieces
 from tallystick.systems.h2.runs.sessions import BYTES, CHANGES, RECORDS, SLOT
 from tallystick.systems.h2.runs.transactions import ChunkTransactions, Endings, Ledger
-from tallystick.systems.h2.runs.walk import START
 
 _SESSION, _KEY, _RECORDS, _BYTES, _CHANGES, _OFFSET = range(6)
 """Rows of the table of committed transactions; a key counts the transactions of the log."""
@@ -48,7 +47,7 @@ class TransactionColumns:
         self._log = log
         self._path = path
         self._by_hand = by_hand
-        self._ids = np.array(log.stream.data_pages, dtype=np.int64)
+        self._offsets = file_offsets(log.stream)
         self._listed = 0
         self._tables: list[Any] = []
         self._objects: list[Transaction] = []
@@ -82,10 +81,9 @@ class TransactionColumns:
 
     def _table(self, found: ChunkTransactions, ends: Endings, keys: Any) -> Any:
         """Return the rows `_SESSION` to `_OFFSET` of transactions that end, a column for each."""
-        figures, stream = found.figures[:, ends.numbers], self._log.stream
-        offsets = found.chunk.table[START][ends.rows]
-        kernels.file_offsets(
-            offsets, found.chunk.begin, self._ids, stream.pages.page_size, stream.body_size
+        figures, offsets = (
+            found.figures[:, ends.numbers],
+            self._offsets(found.chunk.starts[ends.rows]),
         )
         sessions = np.array(found.sessions, np.int64)[figures[SLOT]]
         return np.stack([sessions, keys, *figures[[RECORDS, BYTES, CHANGES]], offsets])

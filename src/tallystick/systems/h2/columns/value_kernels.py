@@ -25,7 +25,7 @@ from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
 from tallystick.systems.h2.format.values import types
 from tallystick.systems.h2.format.values.types import TYPES, Layout
 from tallystick.systems.h2.runs.rows import whole_number_at
-from tallystick.systems.h2.runs.walk import after_value, number_at
+from tallystick.systems.h2.runs.walk import NEGATIVE_FROM, after_value, number_at
 
 CONSTANT, WHOLE, TEXT, HEX, LARGE, UUID, DECIMAL, MOMENT, OTHER = range(9)
 """How values are printed. `LARGE`: as `HEX`, where the object stands in its row; `OTHER`: by
@@ -57,8 +57,6 @@ _NS_PER_MS, _NS_PER_SECOND, _MS_PER_DAY = 1_000_000, 1_000_000_000, 86_400_000
 _LIMIT = 1 << 46
 """Numbers of times from here on are printed by `format.values`."""
 _EXPONENT_MIN = -6
-_NEGATIVE_FROM = 1 << 31
-"""A vI from here on is a negative number."""
 _UUID_SIZE, _UUID_DASHES = 16, (4, 6, 8, 10)
 _TIME_ONLY, _DATE_ONLY = -1, -1
 _UNUSUAL = -2
@@ -149,13 +147,13 @@ def is_other(data: Any, at: int, end: int, kinds: Any) -> bool:
         scale, at = number_at(data, at + 1, end, VAR_INT_MAX)
         unscaled, _ = number_at(data, at, end, VAR_LONG_MAX)
         digits = digits_of(magnitude(unscaled))
-        return scale >= _NEGATIVE_FROM or (scale > 0 and digits - 1 - scale < _EXPONENT_MIN)
+        return scale >= NEGATIVE_FROM or (scale > 0 and digits - 1 - scale < _EXPONENT_MIN)
     if kind == MOMENT:
         date, nanos = _moment(data, at, end)
         return date == _UNUSUAL or nanos == _UNUSUAL
     if kind == LARGE:
         count, _ = number_at(data, at + 1, end, VAR_INT_MAX)
-        return count >= _NEGATIVE_FROM
+        return count >= NEGATIVE_FROM
     return bool(kind == OTHER)
 
 

@@ -42,7 +42,7 @@ _ODD_MAX = 1 << 10
 _CONTINUED = 0x80
 """A byte of a number from here on is not its last one."""
 _NAMES = [one.name for one in Type]
-_WITH_SESSION = marked(SESSION_TYPES)
+WITH_SESSION = marked(SESSION_TYPES)
 _WITH_TABLE = marked(CHANGE_TYPES)
 
 
@@ -97,7 +97,7 @@ class Chunk:
 
     def sessions(self) -> tuple[list[int], Any]:
         """Return the sessions, ascending, and for each record the index of its own; -1 for none."""
-        known = _WITH_SESSION[self.codes]
+        known = WITH_SESSION[self.codes]
         found, places = distinct(signed32(self.table[walk.SESSION][known]))
         slots = np.full(len(known), -1, dtype=np.int64)
         slots[known] = places
@@ -187,7 +187,7 @@ class Chunk:
             table[walk.START],
             table[walk.LENGTH],
             table[walk.COUNT],
-            np.where(_WITH_SESSION[codes], signed32(table[walk.SESSION]), 0),
+            np.where(WITH_SESSION[codes], signed32(table[walk.SESSION]), 0),
             np.where(_WITH_TABLE[codes], signed32(table[walk.TABLE]), 0),
             np.where(
                 codes == Type.UNDO,
@@ -286,9 +286,9 @@ class Chunks:
         table = np.zeros((walk.COLUMNS, len(odd)), np.int64)
         for row, one in enumerate(odd):
             code = one.code if one.is_known else _NEUTRAL
-            number = one.page & _MASK_32 if code == Type.UNDO else one.key
+            number = one.page & walk.MASK_32 if code == Type.UNDO else one.key
             start = one.start - first.start
-            session, of = one.session & _MASK_32, one.table & _MASK_32
+            session, of = one.session & walk.MASK_32, one.table & walk.MASK_32
             table[:, row] = start, one.length, code, one.count, session, number, start, -1, of
         chunk = Chunk(
             np.zeros(0, np.uint8),
@@ -367,7 +367,6 @@ class Chunks:
         return data
 
 
-_MASK_32 = (1 << 32) - 1
 _NEUTRAL = Type.CHECKPOINT
 """Stands in a table for a record that is not whole: a checkpoint is of no session, and fills no
 page."""

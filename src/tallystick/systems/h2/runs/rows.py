@@ -11,11 +11,10 @@ from typing import Any
 from tallystick.arrow.numba_kernel import kernel
 from tallystick.systems.h2.format.numbers import VAR_INT_MAX, VAR_LONG_MAX
 from tallystick.systems.h2.format.values import types
-from tallystick.systems.h2.runs.walk import after_value, number_at
+from tallystick.systems.h2.runs.walk import MASK_32, after_value, number_at
 
 NO_COLUMN = -1
 _SIGN_32 = 1 << 31
-_MASK_32 = (1 << 32) - 1
 
 
 @kernel
@@ -83,4 +82,4 @@ def whole_number_at(data: Any, at: int, end: int) -> int:
     number, _ = number_at(data, at, end, VAR_INT_MAX)
     number = -number if code == types.INT_NEGATIVE else number
     # A negative minimum has no positive twin: H2 writes it as itself, and it wraps here as there.
-    return ((number & _MASK_32) ^ _SIGN_32) - _SIGN_32
+    return ((number & MASK_32) ^ _SIGN_32) - _SIGN_32

@@ -53,8 +53,8 @@ _LARGE_OBJECTS = (types.BLOB, types.CLOB)
 _INT_INT, _LONG_LONG = types.INT_NUMBER * 5, types.LONG_NUMBER * 5
 _INT_LONG_LONG = types.INT_NUMBER | _LONG_LONG << 2
 _INTERVALS, _SECOND = len(INTERVALS), INTERVALS.index("SECOND")
-_MASK_32 = (1 << 32) - 1
-_NEGATIVE_FROM = 1 << 31
+MASK_32 = (1 << 32) - 1
+NEGATIVE_FROM = 1 << 31
 """A vI from here on is a negative number."""
 _BAD = -1
 _SHORT = -2
@@ -117,7 +117,7 @@ def _counted(data: Any, at: int, end: int, text: bool) -> int:
     count, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
-    if count >= _NEGATIVE_FROM:
+    if count >= NEGATIVE_FROM:
         return _BAD
     if text:
         return _units(data, at, end, count)
@@ -167,7 +167,7 @@ def after_value(data: Any, at: int, end: int) -> int:
 def _stored_apart(data: Any, at: int, end: int) -> int:
     """Return the offset after the place of a large object that is in tables of the database."""
     count, at = number_at(data, at, end, VAR_INT_MAX)
-    if at < 0 or count & _MASK_32 != types.LOB_IN_DATABASE & _MASK_32:
+    if at < 0 or count & MASK_32 != types.LOB_IN_DATABASE & MASK_32:
         return _BAD
     return _few_numbers(data, at, end, _INT_LONG_LONG)
 
@@ -207,7 +207,7 @@ def _interval(data: Any, at: int, end: int) -> int:
 def _row(data: Any, at: int, end: int) -> int:
     """Return the offset after the values of a row, or `_BAD`: the bytes of a row are all there."""
     count, at = var_number(data, at, end, VAR_INT_MAX)
-    if at < 0 or count >= _NEGATIVE_FROM:
+    if at < 0 or count >= NEGATIVE_FROM:
         return _BAD
     inner = False
     while count > 0:
@@ -218,7 +218,7 @@ def _row(data: Any, at: int, end: int) -> int:
         # array needs the decoder.
         if data[at] == types.ARRAY and not inner:
             items, at = var_number(data, at + 1, end, VAR_INT_MAX)
-            if at < 0 or items >= _NEGATIVE_FROM:
+            if at < 0 or items >= NEGATIVE_FROM:
                 return _BAD
             count += items
             inner = True
@@ -296,7 +296,7 @@ def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> in
     count, at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0:
         return at
-    if count >= _NEGATIVE_FROM:
+    if count >= NEGATIVE_FROM:
         return _BAD
     if count > end - at:
         return _SHORT
@@ -310,7 +310,7 @@ def _change(data: Any, at: int, end: int, code: int, table: Any, row: int) -> in
 def _free(data: Any, at: int, end: int) -> int:
     """Return the offset after the page numbers of FREE_LOG."""
     count, at = var_number(data, at, end, VAR_INT_MAX)
-    if at >= 0 and count < _NEGATIVE_FROM:
+    if at >= 0 and count < NEGATIVE_FROM:
         for _ in range(count):
             _, at = var_number(data, at, end, VAR_INT_MAX)
             if at < 0:
@@ -348,12 +348,11 @@ def _record(  # noqa: PLR0911 - a kernel reports by numbers, not by exceptions
         return _BAD
     table[SESSION, row], at = var_number(data, at, end, VAR_INT_MAX)
     if at < 0 or code in (_COMMIT, _ROLLBACK):
-        return at if table[SESSION, row] < _NEGATIVE_FROM else _BAD
-    if table[SESSION, row] >= _NEGATIVE_FROM:  # the engine counts sessions from 1 on
+        return at if table[SESSION, row] < NEGATIVE_FROM else _BAD
+    if table[SESSION, row] >= NEGATIVE_FROM:  # the engine counts sessions from 1 on
         return _BAD
     if code == _PREPARE:
         table[BODY_START, row] = at
-        table[BODY_LENGTH, row] = -1
         return _counted(data, at, end, True)
     return _change(data, at, end, code, table, row)
 
