@@ -15,7 +15,7 @@ from tallystick.systems.h2.database.nodes import FreeList, Leaf
 from tallystick.systems.h2.database.schema import Row, index_row, object_row
 from tallystick.systems.h2.format import entries as records
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META
+from tallystick.systems.h2.format.entries import META_COLUMNS, TABLE_CATALOG, TABLE_META
 from tallystick.systems.h2.format.layout import StaticHeader, Trunk, VariableHeader
 from tallystick.systems.h2.format.numbers import (
     encode_units,
@@ -291,7 +291,7 @@ class _Log:
             index_row(CREATED_TABLE, schema.DATA, CREATED_TABLE, CREATED, "0,1"),
             object_row(CREATED_TABLE, schema.TABLE, _CREATED_SQL),
         ):
-            count = schema.META_COLUMNS if table == TABLE_META else schema.CATALOG_COLUMNS
+            count = META_COLUMNS if table == TABLE_META else schema.CATALOG_COLUMNS
             self.data += records.encode_add(session, table, key, encode_var_int(count) + data)
         self.data += records.encode_commit(session)
         self.keys[CREATED_TABLE] = set()
@@ -389,7 +389,7 @@ def _tables(page_size: int, count: int) -> list[bytes]:
     """Return the pages from the free list on, up to the log's first one."""
     index = _leaf(
         TABLE_META,
-        schema.META_COLUMNS,
+        META_COLUMNS,
         [
             index_row(0, schema.DATA, 0, SYS, "0,1,2,3"),
             index_row(COUNTED_TABLE, schema.DATA, COUNTED_TABLE, COUNTED, "0,1,2"),

@@ -15,8 +15,7 @@ from tallystick.systems.h2.database import nodes, schema
 from tallystick.systems.h2.database.nodes import FreeList, Leaf, Node, empty_index
 from tallystick.systems.h2.database.schema import Row, index_row, object_row
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META
-from tallystick.systems.h2.format.layout import StaticHeader, VariableHeader
+from tallystick.systems.h2.format.entries import META_COLUMNS, TABLE_CATALOG, TABLE_META
 
 _BUILD = 200
 _FIRST_ROOT = layout.META_ROOT + 1
@@ -83,17 +82,15 @@ def first_pages(page_size: int) -> bytes:
     number = secrets.randbits(63)
     catalogue.object(schema.CONSTANT, f'CREATE CONSTANT "PUBLIC"."STORE_ID" VALUE {number}')
     _fill(objects, catalogue.objects)
-    index = Leaf(TABLE_META, schema.META_COLUMNS)
+    index = Leaf(TABLE_META, META_COLUMNS)
     _fill(index, catalogue.index)
-    bits = bytearray(page_size - layout.FREE_LIST_START)
-    for place in range(2 + len(catalogue.roots)):  # the list itself, the page index, the roots
-        bits[place >> 3] |= 1 << (place & 7)
-    header = layout.encode_variable_header(VariableHeader(0, 0, 0, 0), page_size)
+    used = (1 << 2 + len(catalogue.roots)) - 1  # the list itself, the page index, the roots
+    bits = bytearray(used.to_bytes(page_size - layout.FREE_LIST_START, "little"))
     content = [FreeList(bits), index, *catalogue.roots]
     pages = [
         nodes.encode(page_size, layout.FREE_LIST_ROOT + n, node) for n, node in enumerate(content)
     ]
-    return layout.encode_static_header(StaticHeader(page_size)) + header * 2 + b"".join(pages)
+    return layout.encode_headers(page_size) + b"".join(pages)
 
 
 def _fill(leaf: Leaf, rows: list[Row]) -> None:

@@ -18,7 +18,7 @@ import re
 from typing import NamedTuple
 
 from tallystick.errors import CorruptLogError
-from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META
+from tallystick.systems.h2.format.entries import META_COLUMNS, TABLE_CATALOG, TABLE_META
 from tallystick.systems.h2.format.numbers import decode_var_int
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.encode import Plain, encode_value
@@ -28,7 +28,6 @@ from tallystick.systems.h2.format.values.types import (
     decode_value,
 )
 
-META_COLUMNS = 6
 CATALOG_COLUMNS = 4
 TABLE_COLUMNS = 2
 OBJECTS_PER_TABLE = 3

@@ -19,7 +19,7 @@ from tallystick.systems.h2.database.space import Space
 from tallystick.systems.h2.database.tree import DataTree
 from tallystick.systems.h2.database.undo_guard import UndoGuard
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META
+from tallystick.systems.h2.format.entries import META_COLUMNS, TABLE_CATALOG, TABLE_META
 from tallystick.systems.h2.format.numbers import decode_var_int, encode_var_int, encode_var_long
 from tallystick.systems.h2.format.values import types as values
 from tallystick.systems.h2.format.values.encode import SHORT_MAX, encode_value
@@ -66,7 +66,7 @@ class H2Tables:
         self._making: dict[int, int] = {}
         self._last_object = 0
         self._store_id = 0
-        self.trees[TABLE_META] = DataTree(space, TABLE_META, schema.META_COLUMNS, layout.META_ROOT)
+        self.trees[TABLE_META] = DataTree(space, TABLE_META, META_COLUMNS, layout.META_ROOT)
         for _, row in self.rows(TABLE_META):
             self.add_index(schema.decode_index_row(row))
 

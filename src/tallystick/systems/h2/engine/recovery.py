@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tallystick.systems.h2.engine.digest import LogDigest
-from tallystick.systems.h2.format.entries import INCOMPLETE, TABLE_META, Entry, Type
+from tallystick.systems.h2.format.entries import INCOMPLETE, META_COLUMNS, TABLE_META, Entry, Type
 from tallystick.systems.h2.format.values.java_text import whole_number
 from tallystick.systems.h2.format.values.types import Value
 from tallystick.systems.h2.read.scan import ScanEnd
@@ -29,8 +29,6 @@ HEAD_COLUMN = 3
 
 META_NUMBERS = 4
 """Columns of such a row that are numbers, the first ones."""
-META_COLUMNS = 6
-"""Columns of such a row; options and columns of the index are the last ones."""
 _TABLE_KIND = "0"
 _KINDS = (_TABLE_KIND, "1")
 _OPTIONS = re.compile(r"[^,]+,\d,(temp)?,d?(,(true|false)){0,2}")
@@ -231,5 +229,4 @@ def recover(log: LogPieces, digest: LogDigest | None = None) -> Recovery:
 
 def used_pages(stream: LogStream) -> set[int]:
     """Run stage 1: return every trunk page and every listed data page, written or not."""
-    trunks = {trunk.page for trunk in stream.chain.trunks}
-    return trunks.union(page for _, page in stream.chain.listed())
+    return {page for trunk in stream.chain.trunks for page in trunk.pages}

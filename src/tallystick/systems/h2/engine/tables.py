@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from tallystick.systems.h2.engine.recovery import META_COLUMNS, META_NUMBERS, Recovery, is_odd_row
+from tallystick.systems.h2.engine.recovery import META_NUMBERS, Recovery, is_odd_row
 from tallystick.systems.h2.engine.steps import Step, Steps
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import TABLE_META, UNDO_EMPTY, UNDO_RAW
+from tallystick.systems.h2.format.entries import META_COLUMNS, TABLE_META, UNDO_EMPTY, UNDO_RAW
 from tallystick.systems.h2.format.lzf import LENGTH_MAX, expand_into
 from tallystick.systems.h2.format.numbers import decode_var_int
 from tallystick.systems.h2.format.table_pages import (

@@ -48,6 +48,8 @@ UNDO_EMPTY = 1
 """Sizes of an undo image that are no sizes: a raw page follows, or nothing (the page was empty)."""
 TABLE_META = -1
 """The page index: the table of all tables and indexes."""
+META_COLUMNS = 6
+"""Columns of its rows; options and columns of the index are the last ones."""
 TABLE_CATALOG = 0
 """SYS: the SQL of all objects."""
 CHANGE_TYPES = frozenset((Type.ADD, Type.REMOVE, Type.TRUNCATE))

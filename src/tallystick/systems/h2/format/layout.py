@@ -109,6 +109,11 @@ class Trunk:
     next: int
     data_pages: tuple[int, ...]
 
+    @property
+    def pages(self) -> tuple[int, ...]:
+        """The page itself and those that it lists."""
+        return (self.page, *self.data_pages)
+
 
 # -- free list ------------------------------------------------------------------------------
 
@@ -145,6 +150,12 @@ def encode_variable_header(header: VariableHeader, page_size: int) -> bytes:
     fields = (header.write_counter, header.log_key, header.first_trunk, header.first_data)
     page = VARIABLE_HEADER.pack(0, *fields).ljust(page_size, b"\0")
     return struct.pack(">I", crc32(page[4:])) + page[4:]
+
+
+def encode_headers(page_size: int) -> bytes:
+    """Return pages 0 to 2 of a file without a log."""
+    copy = encode_variable_header(VariableHeader(0, 0, 0, 0), page_size)
+    return encode_static_header(StaticHeader(page_size)) + copy * len(VARIABLE_HEADER_PAGES)
 
 
 def encode_trunk(trunk: Trunk, page_size: int) -> bytes:

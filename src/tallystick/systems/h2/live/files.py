@@ -20,15 +20,14 @@ from tallystick.storage.opening import Closing, closes, lock_log, opens_log
 from tallystick.storage.scheduling import threading
 from tallystick.systems.folders import require_own
 from tallystick.systems.h2.format import layout
-from tallystick.systems.h2.format.entries import TABLE_META
-from tallystick.systems.h2.format.layout import StaticHeader, VariableHeader
+from tallystick.systems.h2.format.entries import META_COLUMNS, TABLE_META
+from tallystick.systems.h2.format.layout import VariableHeader
 from tallystick.systems.h2.format.numbers import encode_var_int
 from tallystick.systems.h2.read.stream import PageFile
 
 GROWTH_PAGES = 256
 """Pages by which the file grows at least."""
 _FREE, _USED = 0, 1
-_META_COLUMNS = 6
 
 
 class PageStoreFile(Closing):
@@ -368,20 +367,13 @@ def _first_pages(page_size: int) -> bytes:
     free_list = bytearray(page_size)
     free_list[0] = layout.FREE_LIST
     free_list[layout.FREE_LIST_START] = 0b11  # itself and the root of the meta table
-    header = layout.encode_variable_header(VariableHeader(0, 0, 0, 0), page_size)
-    return b"".join(
-        (
-            layout.encode_static_header(StaticHeader(page_size)),
-            header,
-            header,
-            layout.seal(free_list, layout.FREE_LIST_ROOT),
-            layout.seal(_empty_meta(page_size), layout.META_ROOT),
-        )
-    )
+    lists = layout.seal(free_list, layout.FREE_LIST_ROOT)
+    index = layout.seal(_empty_meta(page_size), layout.META_ROOT)
+    return layout.encode_headers(page_size) + lists + index
 
 
 def _empty_meta(page_size: int) -> bytearray:
     """Return the page index without rows: a data leaf of table -1 with six columns."""
-    fields = encode_var_int(TABLE_META) + encode_var_int(_META_COLUMNS)
+    fields = encode_var_int(TABLE_META) + encode_var_int(META_COLUMNS)
     head = layout.PAGE_HEADER.pack(layout.DATA_LEAF | layout.LAST, 0, 0, 0)
     return bytearray((head + fields).ljust(page_size, b"\0"))

@@ -412,7 +412,7 @@ class PageLog(Uncopied):
 
         Pages that cannot be a log's are left out: these lists may be damaged.
         """
-        pages = {trunk.page for trunk in named.trunks}.union(page for _, page in named.listed())
+        pages = {page for trunk in named.trunks for page in trunk.pages}
         possible = range(layout.FIRST_FREE_PAGE, self.store.page_count)
         return {page for page in pages if page in possible and not self.store.is_used(page)}
 

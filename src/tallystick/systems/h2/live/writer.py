@@ -104,10 +104,7 @@ class LogOutput:
     @property
     def page_ids(self) -> list[int]:
         """Every page that belongs to the log: trunks, listed data pages, the next trunk."""
-        ids = [self._next_trunk]
-        for trunk in self.trunks:
-            ids += [trunk.page, *trunk.data_pages]
-        return ids
+        return [self._next_trunk, *(page for trunk in self.trunks for page in trunk.pages)]
 
     def put(self, record: bytes) -> None:
         """Append a record; full pages are closed as soon as a byte follows."""
@@ -306,7 +303,7 @@ class LogWriter(Uncopied):
         dropped = self.output.drop_trunks(count)
         kept = self.output.trunks[0]
         self.store.write_header(VariableHeader(0, kept.key, kept.page, page))
-        freed = [one for trunk in dropped for one in (trunk.page, *trunk.data_pages)]
+        freed = [one for trunk in dropped for one in trunk.pages]
         self.store.release(freed)
         self.written -= len(freed)
 
