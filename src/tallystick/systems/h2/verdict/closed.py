@@ -33,7 +33,7 @@ def not_closed(pages: PageFile, header: VariableHeader, zone: Zone) -> str:
     was interrupted.
     """
     # Closing gives the header a key above those of the log that it frees: no older page has it.
-    newer = [trunk for trunk in whole_trunks(pages) if trunk.key - header.log_key >= 0]
+    newer = [trunk for trunk in whole_trunks(pages) if trunk.key >= header.log_key]
     last = _last_in_use(pages)
     rest = bytearray(pages.types()[last + 1 :])
     if begun := _begun(pages, header, newer):
@@ -66,13 +66,7 @@ def is_freed(pages: PageFile, stream: LogStream, header: VariableHeader) -> bool
         return False
     if not pages.is_blank(header.first_trunk):
         return False
-    newer = [trunk for trunk in whole_trunks(pages) if trunk.key - header.log_key >= 0]
-    if newer and not _begun(pages, header, newer):
-        return False
-    return not any(
-        layout.decode_data_header(pages.page(page))[1] - header.log_key >= 0
-        for page in pages.of_type(layout.STREAM_DATA)
-    )
+    return _page_from(pages, header, header.log_key) is None
 
 
 def later_page(stream: LogStream, header: VariableHeader) -> int | None:
@@ -82,13 +76,16 @@ def later_page(stream: LogStream, header: VariableHeader) -> int | None:
     """
     pages, chain = stream.pages, {trunk.page: trunk.key for trunk in stream.chain.trunks}
     newest = max(chain.values(), default=header.log_key)
-    newer = [trunk for trunk in whole_trunks(pages) if trunk.key - newest > 0]
+    return _page_from(pages, header, newest + 1)
+
+
+def _page_from(pages: PageFile, header: VariableHeader, key: int) -> int | None:
+    """Return a page of a log with this key or a later one, but for a trunk that was only begun."""
+    newer = [trunk for trunk in whole_trunks(pages) if trunk.key >= key]
     if newer and not _begun(pages, header, newer):
         return newer[0].page
-    for page in pages.of_type(layout.STREAM_DATA):
-        if layout.decode_data_header(pages.page(page))[1] - newest > 0:
-            return page
-    return None
+    data = pages.of_type(layout.STREAM_DATA)
+    return next((at for at in data if layout.decode_data_header(pages.page(at))[1] >= key), None)
 
 
 def _begun(pages: PageFile, header: VariableHeader, newer: list[Trunk]) -> Trunk | None:
