@@ -33,6 +33,8 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 ZERO_PIECE = 1 << 20
 """Most bytes per write when a file is filled with zeros."""
+SECTOR = 512
+"""Bytes that a disk writes whole or not at all."""
 VECTOR_MAX = 1024
 """Most buffers per vectored write: IOV_MAX of Linux and macOS."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

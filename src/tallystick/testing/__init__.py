@@ -9,9 +9,9 @@ and tasks, from one seed.
 
 from __future__ import annotations
 
+from tallystick.storage.files import SECTOR
 from tallystick.testing.checks import CrashReport, check_items, check_recovery
 from tallystick.testing.crashes import CrashState, RecordingFileSystem
-from tallystick.testing.disk import SECTOR
 from tallystick.testing.faults import (
     CHANGES,
     NAMES,

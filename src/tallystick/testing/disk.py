@@ -18,10 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tallystick.storage.files import Bytes
+from tallystick.storage.files import SECTOR, Bytes
 
-SECTOR = 512
-"""Bytes that are written whole or not at all."""
 _SIZES_MAX = 8
 """Most sizes between an old and a new one that are tried, at sector boundaries."""
 

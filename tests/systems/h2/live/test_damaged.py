@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tallystick.errors import CorruptLogError, TallystickError
 from tallystick.services.page_store import PageStore
+from tallystick.storage.files import SECTOR
 from tallystick.systems.h2.engine.recovery import ALLOCATE_STAGE, REDO_STAGE, UNDO_STAGE
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.entries import (
@@ -26,7 +27,6 @@ from tallystick.systems.h2.format.values.encode import encode_row
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PageLog
 from tallystick.systems.h2.live.role import H2UndoRedoLog
-from tallystick.systems.h2.live.writer import SECTOR_SIZE
 from tallystick.testing import MemoryFileSystem
 from tests.roles.contract_undo_redo_log import Store
 from tests.systems.h2.kit import page_file
@@ -137,7 +137,7 @@ def test_pages_listed_after_the_end_of_the_file_are_the_new_logs(rest: int) -> N
 
 
 GHOST = encode_add(3, 77, 999, ROW) + encode_commit(3)
-HELD = [(SECTOR_SIZE, GHOST), *((at, b"\x08") for at in (LARGE // 2 - 1, LARGE // 2, LARGE - 2))]
+HELD = [(SECTOR, GHOST), *((at, b"\x08") for at in (LARGE // 2 - 1, LARGE // 2, LARGE - 2))]
 
 
 @pytest.mark.parametrize(("at", "held"), HELD, ids=["a commit", "middle", "half", "end"])

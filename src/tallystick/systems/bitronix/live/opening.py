@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tallystick.errors import CorruptLogError
 from tallystick.records import Outcome
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import SECTOR, FileSystem
 from tallystick.storage.source import ByteSource
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.bitronix.format.layout import (
@@ -31,8 +31,6 @@ from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.scan import RecordSpan, header_problem, stamp
 from tallystick.systems.folders import require_own
 
-SECTOR = 512
-"""Bytes that a disk writes completely or not at all."""
 NEW_SUFFIX = ".new"
 
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from tallystick.errors import LogFormatError
 from tallystick.records import Outcome
+from tallystick.storage.files import SECTOR
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.cloudtran.format.entries import PlacedEntry, Suspect, parse_suspects
 from tallystick.systems.cloudtran.format.layout import (
@@ -28,8 +29,7 @@ from tallystick.systems.cloudtran.format.layout import (
 )
 from tallystick.systems.cloudtran.read.header_repair import BlockContent, BlockFinder, second_places
 
-SECTOR_SIZE = 512
-_EMPTY_SECTOR = bytes(SECTOR_SIZE)
+_EMPTY_SECTOR = bytes(SECTOR)
 
 
 class BlockState(StrEnum):
@@ -225,7 +225,7 @@ class FileScan:
             # anything else is damage.
             expected = bytes(end - HEADER_SIZE - used) + header
             return expected.startswith(bytes(self.data[used:]))
-        return self.end <= end - SECTOR_SIZE
+        return self.end <= end - SECTOR
 
     def _second_at(self, truth: Header) -> int | None:
         """Return the offset of the equal second header, None if it is at neither place."""
@@ -285,16 +285,14 @@ class FileScan:
 
         Without a header the first sector must be: a block is written from its start on.
         """
-        length = block_length(header.size, self.finder.block_size) if header else SECTOR_SIZE
+        length = block_length(header.size, self.finder.block_size) if header else SECTOR
         end = offset + length
         return end > len(self.data) or self._has_empty_sector(offset, end)
 
     def _has_empty_sector(self, start: int, end: int) -> bool:
-        first = -(-start // SECTOR_SIZE) * SECTOR_SIZE
-        sectors = range(first, end - SECTOR_SIZE + 1, SECTOR_SIZE)
-        return any(
-            bytes(self.data[place : place + SECTOR_SIZE]) == _EMPTY_SECTOR for place in sectors
-        )
+        first = -(-start // SECTOR) * SECTOR
+        sectors = range(first, end - SECTOR + 1, SECTOR)
+        return any(bytes(self.data[place : place + SECTOR]) == _EMPTY_SECTOR for place in sectors)
 
     def _suspects(self, offset: int, size: int) -> tuple[Suspect, ...]:
         start = offset + HEADER_SIZE
@@ -315,9 +313,9 @@ def _unpack_prefix(packed: memoryview, size_max: int) -> bytes:
     pieces: list[bytes] = []
     size = 0
     # In small steps: a step that fails returns nothing of what it had unpacked.
-    for place in range(0, len(packed), SECTOR_SIZE):
+    for place in range(0, len(packed), SECTOR):
         try:
-            piece = stream.decompress(packed[place : place + SECTOR_SIZE], size_max - size)
+            piece = stream.decompress(packed[place : place + SECTOR], size_max - size)
         except zlib.error:
             break
         pieces.append(piece)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tallystick.records import AtStake
+from tallystick.storage.files import SECTOR
 from tallystick.systems.answers import Ground
-from tallystick.systems.cloudtran.read.scan import SECTOR_SIZE
 from tallystick.systems.cloudtran.runs.analysis import LogAnalysis
 from tallystick.systems.cloudtran.verdict.findings import loss_text, lost_numbers
 
@@ -33,7 +33,7 @@ def grounds(analysis: LogAnalysis) -> Iterator[Ground]:
         yield Ground("odd-tail")
     elif analysis.ends_closed:
         yield Ground("closing-block")
-    elif analysis.size % SECTOR_SIZE:
+    elif analysis.size % SECTOR:
         yield Ground("odd-size")
     elif analysis.files:
         yield Ground("last-block-whole")

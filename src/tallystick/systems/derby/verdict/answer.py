@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tallystick.records import AtStake
+from tallystick.storage.files import SECTOR
 from tallystick.storage.zeros import is_zero, last_nonzero_end
 from tallystick.systems.answers import Ground
 from tallystick.systems.derby.engine.analysis import LogAnalysis
@@ -38,8 +39,6 @@ from tallystick.systems.derby.read.transactions import COMMITTED, PREPARED
 if TYPE_CHECKING:
     from tallystick.systems.derby.runs.chunk import Runs
 
-SECTOR = 512
-"""Bytes that a disk writes whole or not at all."""
 _ZEROS_MAX = 3
 """Zeros that a sector which was written may end in: those before the number in a length."""
 _ENGINE = "the version of the engine that starts it; --set derby_version=VERSION tells it"

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from tallystick.arguments import bytes_of, integer, text
 from tallystick.errors import RecordTooLargeError
 from tallystick.roles import InDoubt, RecoveryHandler, Ticket, checked_rows
-from tallystick.storage.files import FileSystem
+from tallystick.storage.files import SECTOR, FileSystem
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closes, opens_log
@@ -27,7 +27,6 @@ from tallystick.systems.h2.format.numbers import INT_MAX, INT_MIN
 from tallystick.systems.h2.format.values.encode import pack, unpack
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.live.log import PagedInDoubt, PageLog
-from tallystick.systems.h2.live.writer import SECTOR_SIZE
 from tallystick.systems.h2.read.scan import whole_entries
 
 FILE = "log.h2.db"
@@ -116,11 +115,11 @@ class SessionLog(Uncopied):
                 the record and must not tear.
         """
         record = encode_prepare(FIRST_SESSION, text(name, "name"))
-        if len(record) + _ID_BYTES_MAX > SECTOR_SIZE - DATA_START:
+        if len(record) + _ID_BYTES_MAX > SECTOR - DATA_START:
             raise RecordTooLargeError(
                 "transaction name (too long)",
                 file=self._store.path,
-                expected=f"at most {SECTOR_SIZE - DATA_START - _ID_BYTES_MAX} bytes as a record",
+                expected=f"at most {SECTOR - DATA_START - _ID_BYTES_MAX} bytes as a record",
                 found=str(len(record)),
             )
         return self._log.prepare_commit(self._session(session), name)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from tallystick.roles import Ticket
+from tallystick.storage.files import SECTOR
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.writer import GroupWriter
@@ -25,8 +26,6 @@ from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import Trunk, VariableHeader
 from tallystick.systems.h2.live.files import PageStoreFile
 
-SECTOR_SIZE = 512
-"""Bytes that a disk writes whole or not at all."""
 DEFERRED_BYTES = 1 << 15
 """Bytes of records without a waiting caller that are submitted to the group writer at once."""
 
@@ -264,17 +263,13 @@ class LogWriter(Uncopied):
         self.written += len(pages)
         first, self._first_page = self._first_page, self.output.page
         head = pages.pop(first, b"")
-        if (
-            pages
-            or any(head[SECTOR_SIZE:])
-            or (head and self.store.holds_after(first, SECTOR_SIZE))
-        ):
+        if pages or any(head[SECTOR:]) or (head and self.store.holds_after(first, SECTOR)):
             if head:
-                pages[first] = bytes(len(head[:SECTOR_SIZE])) + head[SECTOR_SIZE:]
+                pages[first] = bytes(len(head[:SECTOR])) + head[SECTOR:]
             self.store.write_pages(pages)
             self.store.sync()
         if head:
-            self.store.write_start(first, head[:SECTOR_SIZE])
+            self.store.write_start(first, head[:SECTOR])
 
     def start(self) -> None:
         """Make what was written durable and point the headers to it."""

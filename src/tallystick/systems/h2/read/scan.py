@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from tallystick.storage.files import SECTOR
 from tallystick.systems.h2.format.entries import (
     END_FIRST,
     INCOMPLETE,
@@ -38,8 +39,6 @@ from tallystick.systems.h2.format.values.types import (
 from tallystick.systems.h2.read.stream import LogStream
 
 _ZEROS = re.compile(rb"\0*")
-SECTOR = 512
-"""Bytes that a disk writes whole or not at all."""
 WINDOW_PAGES = 256
 """Data pages that are joined at once; more only for a record that does not fit."""
 

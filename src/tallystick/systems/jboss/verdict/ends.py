@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
+from tallystick.storage.files import SECTOR
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.jboss.format.layout import (
@@ -22,8 +23,6 @@ from tallystick.systems.jboss.read.classify import NO_TYPE, Classified
 from tallystick.systems.jboss.read.file_facts import BLOCKS, KnownFile
 from tallystick.systems.jboss.read.scan import measure, numbers
 
-SECTOR = 512
-"""Bytes that a disk writes whole or not at all."""
 _OLD = 3
 """From this compact count on a compaction keeps records in files of their own."""
 _TAIL = 16
