@@ -158,5 +158,12 @@ class SharedJournalEngine(JournalEngine, Protocol):
     """
 
     def new_transaction(self) -> int:
-        """Return a number for a transaction that no process has used."""
+        """Return a number for a transaction that no process has used.
+
+        It waits for the leader at the first call, unless `reserve_transactions` has before.
+        """
+        ...
+
+    def reserve_transactions(self) -> None:
+        """Have numbers ready for transactions that event loops begin."""
         ...

@@ -41,6 +41,7 @@ from tallystick.storage.files import (
     VECTOR_MAX,
     Bytes,
     File,
+    FileSystem,
     Lock,
     fill_with_zeros,
     write_all,
@@ -461,8 +462,28 @@ class LocalFileSystem:
 
     def open_to_append(self, path: str) -> File:
         """Open or make a file to whose end all processes write, whatever offset they give."""
+        return self._opened_to_append(path)
+
+    def _opened_to_append(self, path: str) -> _AppendedFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
         return _AppendedFile(path, flags, self.file_mode, at=self._at(path))
+
+    @contextlib.contextmanager
+    def locked_file(self, path: str) -> Iterator[File]:
+        """Open as `open_to_append`, with the lock of the file that has the name for the block.
+
+        Whoever has it may replace the file: those who wait for it go on with the new one.
+        """
+        while True:
+            with contextlib.closing(self._opened_to_append(path)) as file:
+                fcntl.flock(file.fd, fcntl.LOCK_EX)
+                try:
+                    named = self._status(path)
+                    if named is not None and os.path.samestat(named, os.fstat(file.fd)):
+                        yield file
+                        return
+                finally:
+                    fcntl.flock(file.fd, fcntl.LOCK_UN)  # a child forked meanwhile has it, too
 
     def exists(self, path: str) -> bool:
         """Return True if there is such a file or folder."""
@@ -661,6 +682,27 @@ def require_folder(target: Path, what: str) -> None:
         raise LogWriteError(
             f"the folder of the {what} does not exist", file=str(target), advice="Make it first"
         )
+
+
+def open_to_append(fs: FileSystem, path: str) -> File:
+    """Open or make a file; on the real file system, one that other processes append to, too."""
+    if isinstance(fs, LocalFileSystem):
+        return fs.open_to_append(path)
+    return fs.open(path) if fs.exists(path) else fs.create(path)
+
+
+@contextlib.contextmanager
+def locked_to_append(fs: FileSystem, path: str) -> Iterator[File]:
+    """Open or make a file, as its only user; see `LocalFileSystem.locked_file`.
+
+    Another file system than the real one is that of one process, whose threads take turns.
+    """
+    if isinstance(fs, LocalFileSystem):
+        with fs.locked_file(path) as file:
+            yield file
+    else:
+        with contextlib.closing(open_to_append(fs, path)) as file:
+            yield file
 
 
 class made_whole:  # noqa: N801 - used as a function

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.errors import LogClosedError
+from tallystick.errors import LogClosedError, LogFullError
 from tallystick.records import Xid
 from tallystick.roles import JournalRecord
 from tallystick.services.journal import (
@@ -21,8 +23,12 @@ from tallystick.services.journal import (
     JournalTransaction,
 )
 from tallystick.services.journal.aio import BATCH_BYTES, BATCH_RECORDS, _in_threads
+from tallystick.services.journal.ids import JournalIds
 from tallystick.storage.local import LOCAL
+from tallystick.storage.shared.client import Client, Cut
 from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.live.shared import log as shared_log
+from tallystick.testing import NAMES, Fault, FaultyFileSystem
 from tests.services.parity import RecordedCalls, differences, outcome, public_names
 
 SMALL = Settings(segment_size=32 << 10, preallocate=False, idle_mark_s=None)
@@ -160,6 +166,92 @@ async def test_nor_does_a_journal_of_a_historic_system(tmp_path: Path) -> None:
     loop_thread = await work()
     assert {"pread", "datasync"} <= {name for _, name in calls}
     assert [name for thread, name in calls if thread == loop_thread] == []
+
+
+@pytest.mark.parametrize("learner", ["itself", "another thread"])
+async def test_ids_that_a_full_disk_has_put_in_doubt_are_learned_in_no_event_loop(
+    tmp_path: Path, learner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learning, learned_in = threading.Event(), list[int]()
+    disk, go_on = FaultyFileSystem(LOCAL), threading.Event()
+    learn = JournalIds.learn
+
+    def slow_learn(ids: JournalIds) -> None:
+        learned_in.append(threading.get_ident())
+        learning.set()
+        go_on.wait(10 if threading.get_ident() != loop_thread else 0)
+        learn(ids)
+
+    async def put_in_doubt(journal: AsyncJournal) -> None:
+        learned_in.clear()
+        disk.fault = Fault(1, NAMES, errno.ENOSPC, lasting=True)
+        with pytest.raises(LogFullError):
+            while True:
+                await journal.add(next(numbers), bytes(5000))
+        disk.fault = None
+
+    numbers, loop_thread = itertools.count(100), threading.get_ident()
+    async with await AsyncJournal.open(tmp_path / "log", settings=SMALL, fs=disk) as journal:
+        await journal.add(1, b"")
+        monkeypatch.setattr(JournalIds, "learn", slow_learn)
+
+        async def prepare() -> None:
+            tx = journal.transaction()
+            tx.add(next(numbers), b"")
+            await tx.prepare()
+            await put_in_doubt(journal)
+            await tx.commit()
+
+        async def block() -> None:
+            with contextlib.suppress(KeyError):
+                async with journal.transaction() as tx:
+                    tx.add(next(numbers), b"")
+                    raise KeyError
+            async with journal.transaction() as tx:
+                tx.add(next(numbers), b"")
+                tx.delete(1)
+
+        async def change() -> None:
+            await journal.update(100, b"")
+            await journal.add(next(numbers), b"")
+            await journal.delete(100)
+
+        for work in (block, change, prepare):
+            go_on.clear()
+            learning.clear()
+            await put_in_doubt(journal)
+            if learner == "another thread":
+                other = asyncio.create_task(asyncio.to_thread(journal._add, next(numbers), b"", 0))
+                await asyncio.to_thread(learning.wait, 10)
+            asyncio.get_running_loop().call_later(0.05, go_on.set)
+            await asyncio.wait_for(work(), 5)
+            if learner == "another thread":
+                await (await other)
+            assert learned_in
+            assert loop_thread not in learned_in
+
+
+async def test_transactions_of_a_shared_journal_begin_without_a_question_to_its_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_in: list[int] = []
+    ask = Client.ask
+
+    def noted(client: Client, request: bytes) -> bytes | Cut:
+        asked_in.append(threading.get_ident())
+        return ask(client, request)
+
+    monkeypatch.setattr(Client, "ask", noted)
+    monkeypatch.setattr(shared_log, "BLOCK", 8)
+    numbers = set()
+    async with await AsyncJournal.open(tmp_path / "log", shared=True) as journal:
+        for _ in range(40):
+            async with journal.transaction() as tx:
+                numbers.add(tx.number)
+                tx.append(b"")
+    assert len(numbers) == 40
+    assert asked_in
+    assert threading.get_ident() not in asked_in
 
 
 async def test_following_ends_when_idle_or_when_the_journal_is_closed(tmp_path: Path) -> None:

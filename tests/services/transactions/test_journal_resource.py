@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import itertools
 import os
@@ -18,13 +19,15 @@ import pytest
 from tallystick.errors import LogPoisonedError
 from tallystick.reading.survey import survey
 from tallystick.records import State, Xid
-from tallystick.services.journal import Journal
+from tallystick.services.journal import Journal, outcomes
 from tallystick.services.journal.outcomes import Outcomes
 from tallystick.services.journal.resource import decode_xid, encode_xid
 from tallystick.services.page_store import PageStore
-from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions import AsyncTransactionManager, TransactionManager
 from tallystick.services.transactions.recovery import UNPROVED
+from tallystick.storage.files import write_whole
 from tallystick.storage.local import LOCAL
+from tallystick.testing import MemoryFileSystem
 from tallystick.testing.faults import Fault, FaultyFileSystem
 from tests.kit import unpack
 from tests.services.transactions.faces import FACES, Face
@@ -135,8 +138,8 @@ def test_a_decision_is_closed_only_if_this_journal_has_committed_it(
         ):
             both(tm, 2)
     if ended == "outcomes lost":  # in a power cut; the log itself proves the commit
-        outcomes = queue / "outcomes"
-        outcomes.write_text(outcomes.read_text("ascii").split("\n")[0], "ascii")
+        kept = queue / "outcomes"
+        kept.write_text(kept.read_text("ascii").split("\n")[0], "ascii")
     if ended in ("restored", "another"):
         shutil.rmtree(queue)
     if ended == "restored":
@@ -332,3 +335,64 @@ def test_a_transaction_that_ends_during_a_recovery_is_none_of_a_restored_databas
     assert report is not None
     assert not report.left
     assert not caplog.records
+
+
+def test_an_outcome_that_is_noted_while_another_process_forgets_others_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = Outcomes(tmp_path), Outcomes(tmp_path)
+    one.add(b"over")
+    noting = threading.Thread(target=other.add, args=(b"new",))
+
+    def write_later(*arguments: Any) -> None:
+        noting.start()
+        noting.join(0.05)
+        write_whole(*arguments)
+
+    monkeypatch.setattr(outcomes, "write_whole", write_later)
+    one.forget([b"over"])
+    noting.join()
+    assert one.all() == other.all() == [b"new"]
+
+
+def test_a_journal_on_another_file_system_keeps_its_outcomes_there() -> None:
+    disk = MemoryFileSystem()
+    with Journal("/nowhere/one", fs=disk) as one, Journal("/nowhere/two", fs=disk) as two:
+        resources: dict[str, Any] = {"one": one, "two": two}
+        with TransactionManager("/nowhere/tm", resources, recovery_interval=None, fs=disk) as tm:
+            with tm.begin() as tx:
+                for name in resources:
+                    tx[name].add(1, b"message")
+            assert len(list(one.live_records())) == len(list(two.live_records())) == 1
+            assert tm.recover().clean
+    assert not Path("/nowhere").exists()
+
+
+async def test_a_commit_in_a_task_waits_neither_for_a_file_nor_for_threads_of_the_application(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted_in: list[int] = []
+    add = Outcomes.add
+
+    def noted(file: Outcomes, gtrid: bytes) -> None:
+        noted_in.append(threading.get_ident())
+        add(file, gtrid)
+
+    monkeypatch.setattr(Outcomes, "add", noted)
+    workers, committed = ThreadPoolExecutor(1), threading.Event()
+    asyncio.get_running_loop().set_default_executor(workers)
+    with Journal(tmp_path / "one") as one, Journal(tmp_path / "two", shared=True) as two:
+        manager = TransactionManager(
+            tmp_path / "tm", {"one": one, "two": two}, recovery_interval=None
+        )
+        async with AsyncTransactionManager(manager) as tm:
+            tx = tm.begin()
+            for name in ("one", "two"):
+                await tx.enlist(name)
+                tx[name].add(1, b"")
+            waits = workers.submit(committed.wait, 60)  # for a lock that the transaction has, say
+            await asyncio.wait_for(tx.commit(), 10)
+            committed.set()
+            assert waits.result(10)
+    assert len(noted_in) == 2
+    assert threading.get_ident() not in noted_in

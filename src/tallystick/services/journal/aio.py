@@ -15,9 +15,9 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from tallystick.arguments import DataClass, bodies_of
 from tallystick.callables import checked
 from tallystick.records import NumberedRecord
-from tallystick.roles import JournalRecord, PreparedTransaction
+from tallystick.roles import JournalRecord, PreparedTransaction, Ticket
 from tallystick.services.journal.base import BaseJournal, pause
-from tallystick.services.journal.transaction import AsyncJournalTransaction
+from tallystick.services.journal.transaction import AsyncJournalTransaction, submitted
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
@@ -61,6 +61,8 @@ class AsyncJournal(BaseJournal):
         system: the log format.
         recovered: what the opening found, as `tallystick explain` says it.
     """
+
+    _is_for_tasks = True
 
     @classmethod
     async def open(
@@ -109,15 +111,18 @@ class AsyncJournal(BaseJournal):
 
     async def add(self, record_id: int, body: bytes, user_type: int = 0) -> int:
         """Add a record that is live until it is deleted; see `Journal.add`."""
-        return await self._add(record_id, body, user_type)
+        return await (await self._submitted(self._add, record_id, body, user_type))
 
     async def update(self, record_id: int, body: bytes, user_type: int = 0) -> int:
         """Give one more body to a live record; returns the LSN."""
-        return await self._update(record_id, body, user_type)
+        return await (await self._submitted(self._update, record_id, body, user_type))
 
     async def delete(self, record_id: int) -> int:
         """Delete a live record; returns the LSN."""
-        return await self._delete(record_id)
+        return await (await self._submitted(self._delete, record_id))
+
+    async def _submitted(self, submit: Callable[..., Ticket], *arguments: object) -> Ticket:
+        return await submitted(submit, self._ids, self._order, *arguments)
 
     def transaction(self) -> AsyncJournalTransaction:
         """Begin a transaction: records that become live together."""
@@ -129,13 +134,11 @@ class AsyncJournal(BaseJournal):
 
     async def commit_prepared(self, transaction: int) -> int:
         """Commit a transaction that is in doubt since before the last restart."""
-        found = await asyncio.to_thread(self._require_in_doubt, transaction)
-        return await self._settle(found, commit=True)
+        return await (await asyncio.to_thread(self._settle_found, transaction, commit=True))
 
     async def rollback_prepared(self, transaction: int) -> int:
         """Roll back a transaction that is in doubt since before the last restart."""
-        found = await asyncio.to_thread(self._require_in_doubt, transaction)
-        return await self._settle(found, commit=False)
+        return await (await asyncio.to_thread(self._settle_found, transaction, commit=False))
 
     # -- reading ------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -53,6 +54,9 @@ _Transaction = TypeVar("_Transaction", bound=BaseJournalTransaction)
 class BaseJournal(Uncopied):
     """A journal without waiting; `Journal` describes the arguments."""
 
+    _is_for_tasks = False
+    """Event loops begin its transactions."""
+
     @opens_log
     def __init__(
         self,
@@ -66,8 +70,9 @@ class BaseJournal(Uncopied):
     ) -> None:
         self.path, shared = absolute(path), flag(shared, "shared")
         self.system = system
+        self._fs = file_system(fs)
         self._engine: JournalEngine = open_engine(
-            system, self.path, shared=shared, settings=settings, key=key, fs=file_system(fs)
+            system, self.path, shared=shared, settings=settings, key=key, fs=self._fs
         )
         self._left: list[int] = []
         """The transactions that were left without an end."""
@@ -78,6 +83,8 @@ class BaseJournal(Uncopied):
         try:
             if shared:
                 self._numbers = cast(SharedJournalEngine, self._engine).new_transaction
+                if self._is_for_tasks:
+                    self._reserve_transactions()
             else:
                 self._ids = ids = JournalIds(self._engine)
                 counts = {"live_records": ids.live_count, "in_doubt": len(ids.prepared)}
@@ -101,7 +108,8 @@ class BaseJournal(Uncopied):
         # Imported here: a journal alone does without the transaction manager.
         from tallystick.services.journal.resource import JournalResource
 
-        return JournalResource(name, self._begin, self._settle, self._engine, self.path)
+        self._reserve_transactions()  # tasks may begin branches
+        return JournalResource(name, self._begin, self._settle, self._engine, self.path, self._fs)
 
     @property
     def next_lsn(self) -> int:
@@ -149,6 +157,12 @@ class BaseJournal(Uncopied):
             self._require_open()
             raise id_error(refusal, record_id, self.path)
 
+    def _reserve_transactions(self) -> None:
+        """Have an event loop that begins a transaction not wait for the leader of a shared log."""
+        if self._ids is None:
+            with suppress(LogWriteError):  # whoever begins one is told
+                cast(SharedJournalEngine, self._engine).reserve_transactions()
+
     def _begin(self, face: type[_Transaction]) -> _Transaction:
         self._end_left()
         return face(self._engine, self._numbers(), self._ids, self._order, self._left)
@@ -156,15 +170,19 @@ class BaseJournal(Uncopied):
     def _end_left(self) -> None:
         """Roll back the transactions that nothing refers to any more: they hold segments."""
         while self._left and not (self._forked or self._closed):
-            with uninterrupted, self._order:
-                if not self._left:  # another thread was first
+            with uninterrupted:
+                if not self._order.acquire(blocking=False):  # it is done next time
                     return
-                number = self._left[-1]
                 try:
+                    if not self._left:  # another thread was first
+                        return
+                    number = self._left[-1]
                     self._engine.rollback(number)
+                    self._left.remove(number)
                 except LogWriteError:  # no room for it yet
                     return
-                self._left.remove(number)
+                finally:
+                    self._order.release()
             _log.warning(
                 "a transaction was left without an end; it is rolled back",
                 extra={"file": self.path, "transaction": number},
@@ -181,14 +199,17 @@ class BaseJournal(Uncopied):
                 self._ids.end(number, commit=commit)
         return ticket
 
-    def _require_in_doubt(self, transaction: int) -> int:
-        """Return the number of a transaction that is prepared; a shared log is asked for it."""
+    def _settle_found(self, number: int, *, commit: bool) -> Ticket:
+        """End a transaction once it is known that it is prepared: a shared log is asked for it."""
+        self._require_in_doubt(number)
+        return self._settle(number, commit=commit)
+
+    def _require_in_doubt(self, transaction: int) -> None:
         known = self._engine.in_doubt() if self._ids is None else self._ids.prepared
         if transaction not in known:
             raise TransactionUsageError(
                 f"transaction {transaction} is not in doubt", file=self.path
             )
-        return transaction
 
     # -- these read or write files --------------------------------------------------------
 

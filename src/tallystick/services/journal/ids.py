@@ -29,9 +29,14 @@ class JournalIds(RecordIds):
         for one in in_doubt:
             self.prepare(one.transaction, self._held_by(one))
 
+    @property
+    def doubted(self) -> bool:
+        """Whether a change that was noted here has been refused since."""
+        return self._engine.ids_doubted
+
     def learn_if_doubted(self) -> None:
-        """Learn the ids anew if a change that was noted here has been refused since."""
-        if self._engine.ids_doubted:
+        """Learn the ids anew if they are doubted, which waits for files."""
+        if self.doubted:
             self.learn()
 
     def _held_by(self, one: PreparedTransaction) -> TransactionIds:

@@ -98,11 +98,11 @@ class Journal(BaseJournal, Closing):
 
     def commit_prepared(self, transaction: int) -> int:
         """Commit a transaction that is in doubt since before the last restart."""
-        return self._settle(self._require_in_doubt(transaction), commit=True).wait()
+        return self._settle_found(transaction, commit=True).wait()
 
     def rollback_prepared(self, transaction: int) -> int:
         """Roll back a transaction that is in doubt since before the last restart."""
-        return self._settle(self._require_in_doubt(transaction), commit=False).wait()
+        return self._settle_found(transaction, commit=False).wait()
 
     # -- reading ------------------------------------------------------------------------
 

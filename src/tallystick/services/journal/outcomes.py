@@ -2,9 +2,9 @@
 
 In: global ids. Out: the proof that a branch which is no longer in doubt was committed, and not
 rolled back by hand or never here. An id is written before the commit of a prepared branch is
-submitted: only this process ends the branches of an open journal, so a branch that has an id here
-and is not in doubt any more has committed. The file is not synced: after a power cut an id may be
-missing, and then the journal's log is read for the proof.
+submitted: only the processes that have a journal open end its branches, so a branch that has an id
+here and is not in doubt any more has committed. The file is not synced: after a power cut an id may
+be missing, and then the journal's log is read for the proof.
 
     first line      identity of a journal whose log has none, 32 hexadecimal digits, or empty
     other lines     global ids, lower-case hexadecimal
@@ -15,11 +15,10 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Collection, Sequence
-from contextlib import closing
 
-from tallystick.storage.files import absolute, read_file, write_whole
+from tallystick.storage.files import FileSystem, absolute, read_file, write_whole
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.local import LOCAL
+from tallystick.storage.local import LOCAL, locked_to_append
 from tallystick.storage.scheduling import threading
 
 FILE = "outcomes"
@@ -30,20 +29,20 @@ class Outcomes(Uncopied):
 
     Args:
         folder: the directory of the journal.
+        fs: its file system.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], fs: FileSystem = LOCAL) -> None:
         place = absolute(folder)
         self._file = f"{place}/{FILE}"
-        # A journal on another file system than the real one has no folder here.
-        self._fs = LOCAL.hold(place) if LOCAL.exists(place) else LOCAL
+        self._fs = fs.hold(place)
         self._lock = threading.Lock()
 
     def add(self, gtrid: bytes) -> None:
         """Note a branch that is about to be committed. Raises `OSError`."""
         line = f"\n{gtrid.hex()}\n".encode()  # the last line may have been cut
-        with self._lock, closing(self._fs.open_to_append(self._file)) as file:
-            file.pwrite(line, 0)
+        with self._lock, locked_to_append(self._fs, self._file) as file:
+            file.pwrite(line, file.size())
 
     def all(self) -> Sequence[bytes]:
         """Return the global ids. Raises `OSError`."""
@@ -52,14 +51,14 @@ class Outcomes(Uncopied):
 
     def forget(self, gtrids: Collection[bytes]) -> None:
         """Remove ids. Raises `OSError`."""
-        with self._lock:
+        with self._lock, locked_to_append(self._fs, self._file):
             identity, known = self._read()
             if not known.keys().isdisjoint(gtrids):
                 self._write(identity, [gtrid for gtrid in known if gtrid not in set(gtrids)])
 
     def identity(self) -> str:
         """Return the identity in the file, which is made at the first call. Raises `OSError`."""
-        with self._lock:
+        with self._lock, locked_to_append(self._fs, self._file):
             identity, known = self._read()
             if not identity:
                 identity = secrets.token_hex(16)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
@@ -29,6 +30,9 @@ from tallystick.services.transactions.resources.embedded import (
     EmbeddedResource,
     store_errors,
 )
+from tallystick.services.transactions.resources.thread_branch import in_thread
+from tallystick.storage.files import FileSystem
+from tallystick.storage.local import LOCAL
 
 _NUMBER = struct.Struct(">i")
 _ENDS = (Kind.COMMIT, Kind.ROLLBACK)
@@ -60,16 +64,25 @@ class JournalResource(EmbeddedResource):
         settle: ends one of its transactions in doubt.
         engine: the open log of the journal.
         folder: its directory.
+        fs: the file system of that.
     """
 
     def __init__(
-        self, name: str, begin: Begin, settle: Settle, engine: JournalEngine, folder: str
+        self,
+        name: str,
+        begin: Begin,
+        settle: Settle,
+        engine: JournalEngine,
+        folder: str,
+        fs: FileSystem = LOCAL,
     ) -> None:
         super().__init__(name)
         self._begin = begin
         self._settle = settle
         self._engine = engine
-        self._outcomes = Outcomes(folder)
+        self._outcomes = Outcomes(folder, fs)
+        # Its own: what the application runs in others may wait for a lock that a commit releases.
+        self._workers = ThreadPoolExecutor(1, "tallystick-outcomes")
 
     def begin(self, xid: Xid) -> JournalBranch:
         """Begin a branch for a thread."""
@@ -85,6 +98,10 @@ class JournalResource(EmbeddedResource):
         """Note a branch that is about to be committed, which proves it afterwards."""
         with store_errors():
             self._outcomes.add(xid.gtrid)
+
+    async def note_commit_async(self, xid: Xid) -> None:
+        """Note as `note_commit` does, in a worker thread: another one may sync the file now."""
+        await in_thread(self._workers, lambda: self.note_commit(xid))
 
     def column(self, xid: Xid) -> Xid | None:
         """Return the id for the log's own columns; None if its format has none."""
@@ -205,7 +222,7 @@ class AsyncJournalBranch(BranchOfStore):
 
     async def commit(self) -> None:
         """Commit the transaction, which is prepared."""
-        self._resource.note_commit(self.xid)
+        await self._resource.note_commit_async(self.xid)
         await self.commit_one_phase()
 
     async def commit_one_phase(self) -> None:

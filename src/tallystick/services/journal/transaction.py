@@ -7,6 +7,7 @@ to the engine at once and do not wait; `JournalTransaction` blocks until an end 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import StrEnum
@@ -119,18 +120,20 @@ class BaseJournalTransaction(Uncopied):
         """Write the change of a record, the arguments of which the engine checks."""
         self._require_active()
         record_id = id_of(record_id)
-        with uninterrupted, self._order:
+        with uninterrupted:
             self._check(change, record_id)
             self._begun = True
             write(self.number, record_id, *arguments)
             note_change(self._touched, change, record_id)
 
     def _check(self, change: IdChange, record_id: int) -> None:
-        """Refuse at the call what this process knows to be wrong; the rest shows at the end."""
-        refusal = own_refusal(self._touched, change, record_id)
-        if refusal is None and self._ids is not None and record_id not in self._touched:
-            self._ids.learn_if_doubted()
-            refusal = self._ids.refusal(change, record_id)
+        """Refuse at the call what this process knows to be wrong; the rest shows at the end.
+
+        So it waits for no lock and no file: a task calls it on its event loop.
+        """
+        refusal, ids = own_refusal(self._touched, change, record_id), self._ids
+        if refusal is None and record_id not in self._touched and ids is not None:
+            refusal = None if ids.doubted else ids.refusal(change, record_id)
         if refusal is not None:
             raise id_error(refusal, record_id)
         if change is ADD and self._engine.deletes_last and record_id in self._touched:
@@ -159,9 +162,14 @@ class BaseJournalTransaction(Uncopied):
         return self._submit_end(self._engine.commit, commit=True)
 
     def _roll_back_unwaited(self) -> None:
-        """Roll back without a wait: what has no commit record is rolled back."""
-        with suppress(LogClosedError):  # closed, or of the parent of this forked child
-            self._submit_rollback()
+        """Roll back an active one without a wait: what has no commit record is rolled back.
+
+        It holds no ids that others see, and so the journal's lock is not needed.
+        """
+        refuse_in_branch(self.in_branch)
+        with uninterrupted, suppress(LogClosedError):  # closed, or of the parent of a forked child
+            self._engine.rollback(self.number)
+            self._phase = Phase.ENDED
 
     def _submit_rollback(self) -> Ticket:
         return self._submit_end(self._engine.rollback, commit=False)
@@ -280,22 +288,42 @@ class JournalTransaction(BaseJournalTransaction):
             ticket.wait()
 
 
+async def submitted(
+    submit: Callable[..., Ticket], ids: JournalIds | None, order: threading.Lock, *arguments: object
+) -> Ticket:
+    """Submit from an event loop: in a worker thread if files have to be read before.
+
+    Args:
+        submit: submits something with ``order`` held, and learns the ids anew where they are
+            doubted; another thread may be at that now.
+        ids: the ids of the journal; None if other processes share it.
+        order: the journal's lock.
+        arguments: those of ``submit``.
+    """
+    if order.locked() or (ids is not None and ids.doubted):
+        return await asyncio.to_thread(submit, *arguments)
+    return submit(*arguments)
+
+
 class AsyncJournalTransaction(BaseJournalTransaction):
     """A transaction as an asynchronous context manager; see `JournalTransaction`."""
+
+    async def _submitted(self, submit: Callable[..., Ticket], *arguments: object) -> Ticket:
+        return await submitted(submit, self._ids, self._order, *arguments)
 
     async def prepare(self, extra: bytes = b"", xid: Xid | None = None) -> int:
         """Promise durably that it can commit; see `JournalTransaction.prepare`."""
         with self._ending():
-            return await self._submit_prepare(extra, xid)
+            return await (await self._submitted(self._submit_prepare, extra, xid))
 
     async def commit(self) -> int:
         """Make its records live, durably; returns the LSN of the commit record."""
         with self._ending(prepared=self.prepared):
-            return await self._submit_commit()
+            return await (await self._submitted(self._submit_commit))
 
     async def rollback(self) -> int:
         """Give its records up, durably; see `JournalTransaction.rollback`."""
-        prepared, ticket = self.prepared, self._submit_rollback()
+        prepared, ticket = self.prepared, await self._submitted(self._submit_rollback)
         with self._ending(prepared=prepared):
             return await ticket
 

@@ -33,7 +33,7 @@ from tallystick.roles.recovered import found_by_opening
 from tallystick.services.transactions.xids import check_node, node_of
 from tallystick.storage.files import File, FileSystem, HeldFolder, read_file, write_whole
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.local import LOCAL, LocalFileSystem
+from tallystick.storage.local import LOCAL, LocalFileSystem, open_to_append
 from tallystick.storage.opening import opening_log
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import uninterrupted
@@ -193,7 +193,7 @@ class Notes(Uncopied):
                 self._file = None
 
     def _opened(self) -> File:
-        file = _open_to_append(self._fs, self._newer)
+        file = open_to_append(self._fs, self._newer)
         try:
             self._size = file.size()
             if self._size:
@@ -214,13 +214,6 @@ class Notes(Uncopied):
             full.close()
             self._file = None
             return self._opened()
-
-
-def _open_to_append(fs: FileSystem, path: str) -> File:
-    """Open or make a file; on the real file system, one that other processes append to, too."""
-    if isinstance(fs, LocalFileSystem):
-        return fs.open_to_append(path)
-    return fs.open(path) if fs.exists(path) else fs.create(path)
 
 
 class ClosedDecisions(Notes):

@@ -208,6 +208,10 @@ class SharedTallyJournal(TallyJournal):
         """Return a number for a transaction that no process has used."""
         return self.log.new_transaction()
 
+    def reserve_transactions(self) -> None:
+        """Have numbers ready for transactions that event loops begin."""
+        self.log.reserve_transactions()
+
 
 def _committed_plain(rows: Iterator[Row]) -> Iterator[int]:
     """Yield the LSNs of the plain records of transactions that have committed."""

@@ -138,7 +138,8 @@ class SharedTallyLog(Closing):
         self._leader: Leader | None = None
         self._closed = False
         self._numbers_lock = threading.Lock()
-        self._free_numbers = iter(range(0))
+        self._free_numbers = self._more_numbers = range(0)
+        """For transactions; more are asked for while the first are used."""
         require_packages(self.settings.compression, self.key)
         claim.require_folder(fs, self.path, self.key)
         fs.mkdir(self.path)
@@ -266,6 +267,7 @@ class SharedTallyLog(Closing):
 
     def _hand_over(self, items: list[Item]) -> Sequence[int]:
         """Have the leader write a group of this process; return LSNs, negative for a refusal."""
+        self._renew_numbers()
         if self.refusals.active:
             return lsns_of(self.refusals.write(items))
         answers = self._exchange(items)
@@ -345,13 +347,26 @@ class SharedTallyLog(Closing):
     def new_transaction(self) -> int:
         """Return a number for a transaction that no process has used."""
         with self._numbers_lock:
-            number = next(self._free_numbers, None)
-            if number is None:
-                first = int(self._call("numbers"))
-                step = 1 << MEMBER_BITS
-                self._free_numbers = iter(range(first, first + BLOCK * step, step))
-                number = next(self._free_numbers)
-            return number
+            if not self._free_numbers:
+                self._free_numbers, self._more_numbers = self._more_numbers, range(0)
+            free = self._free_numbers or self._block_of_numbers()
+            self._free_numbers = free[1:]
+            return free[0]
+
+    def reserve_transactions(self) -> None:
+        """Have numbers ready, so that `new_transaction` need not ask the leader for them."""
+        with self._numbers_lock:
+            self._free_numbers = self._free_numbers or self._block_of_numbers()
+
+    def _block_of_numbers(self) -> range:
+        first, step = int(self._call("numbers")), 1 << MEMBER_BITS
+        return range(first, first + BLOCK * step, step)
+
+    def _renew_numbers(self) -> None:
+        """Ask for more numbers before there are none; called where the leader is asked anyway."""
+        if 0 < len(self._free_numbers) < BLOCK // 2 and not self._more_numbers:
+            with contextlib.suppress(TallystickError):  # who needs them asks again
+                self._more_numbers = self._block_of_numbers()
 
     def lives_since(self, member: int) -> int | None:
         """Return when a member opened the log, in ms since 1970; None if it does not live."""
