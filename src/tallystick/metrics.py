@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakSet
 
+from tallystick.posix import after_fork_in_child
+
 Observation = tuple[float, Mapping[str, str]]
 """A value and its attributes."""
 
@@ -95,6 +97,14 @@ class _Scope:
 _LOCK = threading.Lock()
 _SCOPES: dict[tuple[Any, str], _Scope] = {}
 """By the function that gives meters, and the name of the scope."""
+
+
+def _after_fork() -> None:
+    global _LOCK
+    _LOCK = threading.Lock()  # a thread of the parent may have held the other one
+
+
+after_fork_in_child(_after_fork)
 
 
 def _no_values() -> Iterable[Observation]:
