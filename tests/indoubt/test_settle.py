@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from tallystick.errors import TransactionUsageError
+from tallystick.indoubt import settle as module
 from tallystick.indoubt.settle import settle
-from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions import ResourceUnreachable, TransactionManager
 from tests.servers import Server
 from tests.services.transactions.resources.test_databases import Bank
 from tests.services.transactions.test_bad_days import recover_until_clean, stop
@@ -75,3 +78,17 @@ def test_nothing_is_settled_in_another_database(
     with TransactionManager(node, right, **SETTINGS) as tm:
         assert recover_until_clean(tm).clean
     assert bank.balances() == {"pg": 5, "maria": 5, "lite": 0}
+
+
+def test_a_last_resource_that_hangs_keeps_no_operator_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, answers = durable("a", "b", "c"), threading.Event()
+    crash(tmp_path, state, "before decision")
+    resources = state.resources("c")
+    monkeypatch.setattr(resources["c"], "has_outcome", lambda _: answers.wait(30))
+    monkeypatch.setattr(module, "TransactionManager", partial(TransactionManager, call_timeout=0.1))
+    (xid,) = state.databases["a"].prepared
+    with pytest.raises(ResourceUnreachable, match=r"no answer within 0\.1 s"):
+        settle(str(tmp_path), resources, xid.gtrid, commit=False)
+    answers.set()

@@ -54,12 +54,12 @@ def settle(
     """
     check_coordinator_dir(coordinator, fs)
     with TransactionManager(coordinator, resources, recovery_interval=None, fs=fs) as tm:
-        decided = _is_decided(tm, gtrid)
         if commit is None:
             if gtrid not in tm.decisions.heuristics():
                 raise TransactionUsageError(f"no heuristic outcome of {gtrid.hex()} is open")
             tm.decisions.settle(gtrid).wait()
             return ["recorded that the heuristic outcome is settled"]
+        decided = _is_decided(tm, gtrid)
         if not force:
             heuristic = gtrid in tm.decisions.heuristics()
             refuse(gtrid, tm.node, commit=commit, decided=decided, heuristic=heuristic)
@@ -134,8 +134,9 @@ def _is_decided(tm: TransactionManager, gtrid: bytes) -> bool:
     """Return True if the log, or a last resource that was given, tells that it is committed."""
     if gtrid in tm.decisions.open_decisions() or tm.directory.closed.among([gtrid]):
         return True
-    lasts = [one for one in tm.resources.values() if is_last_resource(one)]
-    return any(cast(LastResource, one).has_outcome(gtrid) for one in lasts)
+    given = TimedResources(tm.resources, tm.call_timeout).now().values()
+    lasts = [cast(LastResource, one) for one in given if is_last_resource(one)]
+    return any(one.has_outcome(gtrid) for one in lasts)
 
 
 def _settle(
