@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -109,6 +110,43 @@ def test_a_relay_that_has_stopped_by_itself_can_be_started_again(post: Post) -> 
     relay.start()
     assert delivered.wait(60)
     relay.stop()
+
+
+def test_stop_waits_for_a_delivery_in_a_thread_of_the_program(post: Post) -> None:
+    delivering, go_on = threading.Event(), threading.Event()
+
+    def deliver(_: Message) -> None:
+        delivering.set()
+        assert go_on.wait(60)
+
+    relay = Relay(post.outbox, deliver, idle=0.01)
+    post.send(b"1")
+    running = threading.Thread(target=relay.run)
+    running.start()
+    assert delivering.wait(60)
+    stopping = threading.Thread(target=relay.stop)
+    stopping.start()
+    stopping.join(0.1)
+    assert stopping.is_alive()
+    go_on.set()
+    stopping.join(60)
+    assert relay.delivered == 1
+    running.join(60)
+
+
+@pytest.mark.parametrize("way", ["delivery", "signal"])
+def test_stop_within_run_ends_it(post: Post, way: str) -> None:
+    def deliver(_: Message) -> None:
+        relay.stop() if way == "delivery" else signal.raise_signal(signal.SIGALRM)
+
+    relay = Relay(post.outbox, deliver, idle=0.01)
+    post.send(b"1")
+    before = signal.signal(signal.SIGALRM, lambda *_: relay.stop())
+    try:
+        relay.run()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert relay.delivered == 1
 
 
 class Answering:

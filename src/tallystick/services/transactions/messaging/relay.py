@@ -79,6 +79,7 @@ _NOW = {
 }
 _COUNT_MAX = (1 << 31) - 1
 """As much as each database takes for a LIMIT."""
+_POLL_S = 0.01
 _ERROR_MAX = 1000
 """Characters of an error that are kept with a message."""
 
@@ -159,6 +160,8 @@ class Relay(Uncopied):
         self._thread: threading.Thread | None = None
         self._own: int | None = None
         """The id of a thread of its own that delivers."""
+        self._round: tuple[int, object] = (0, None)
+        """The id of the thread whose turn it was last, and what tells its turn from others."""
         self._turn = threading.Lock()
         self._delivering: int | None = None
         """The id of the thread that is in ``deliver``."""
@@ -203,6 +206,7 @@ class Relay(Uncopied):
 
     def _run_round(self, stopped: Callable[[], bool]) -> float:
         """Deliver at most one batch, less of it once it is stopped, and keep the lease."""
+        self._round = threading.get_ident(), object()
         until = time.monotonic() + self._lease / 2
         messages = self._due()
         done: list[int] = []
@@ -290,7 +294,7 @@ class Relay(Uncopied):
     def run(self) -> None:
         """Deliver until `stop` is called or the manager is closed; then give up the lease.
 
-        So it does when it is interrupted.
+        So it does when it is interrupted. If `stop` was called before, it ends at once.
 
         Raises:
             TransactionUsageError: a delivery of this relay calls it.
@@ -351,6 +355,9 @@ class Relay(Uncopied):
     def stop(self) -> None:
         """Stop after the delivery that is under way, and wait for it; a signal ends the wait.
 
+        It ends `run` in other threads, too. Called within `run`, by a delivery or by the handler of
+        a signal, it does not wait.
+
         Raises:
             TransactionUsageError: a delivery in the thread of the relay called it.
         """
@@ -359,6 +366,10 @@ class Relay(Uncopied):
         if self._thread is not None:
             join_thread(self._thread)
             self._thread = None
+        thread, _ = last = self._round
+        if thread != threading.get_ident():
+            while self._turn.locked() and self._round is last:
+                uninterrupted.interruptible(time.sleep, _POLL_S)
 
     def __enter__(self) -> Self:
         self.start()
