@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import nullcontext
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -256,3 +258,29 @@ def test_sqlite_works_on_connections_of_the_engine(
         connection.rollback()
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM a").scalar() == 0
+
+
+@pytest.mark.parametrize("text", ["COMMIT", "/* a */ -- b\n ;end transaction", "Rollback", "END;"])
+def test_a_statement_that_would_end_a_transaction_of_sqlite_is_refused(
+    tmp_path: Path, engines: list[sqlalchemy.Engine], text: str
+) -> None:
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/lite.db")
+    engines.append(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE t (id INTEGER)")
+    with manager(tmp_path, engine) as tm:
+        for commits in (False, True):
+            with (
+                nullcontext() if commits else pytest.raises(ValueError, match="mine"),
+                tm.begin() as tx,
+            ):
+                tx["db0"].exec_driver_sql("INSERT INTO t VALUES (1)")
+                with pytest.raises(TransactionUsageError, match="would have ended the transaction"):
+                    tx["db0"].exec_driver_sql(text)
+                with contextlib.suppress(KeyError), tx["db0"].begin_nested():
+                    tx["db0"].exec_driver_sql("INSERT INTO t VALUES (2)")
+                    raise KeyError
+                if not commits:
+                    raise ValueError("mine")
+    with engine.begin() as connection:
+        assert connection.exec_driver_sql("SELECT id FROM t").all() == [(1,)]

@@ -271,7 +271,7 @@ class SqlAlchemyResource(Uncopied):
         if (
             self._engine.dialect.name == "sqlite"
         ):  # the listener for "begin" that is usual begins it
-            from tallystick.services.transactions.resources.sqlite import set_up
+            from tallystick.services.transactions.resources.sqlite import refuse_end, set_up
 
             (level,) = raw.execute("PRAGMA synchronous").fetchone()
             set_up(raw)
@@ -281,6 +281,12 @@ class SqlAlchemyResource(Uncopied):
         if level is not None:
             inner.synchronous = level
         protected.is_branch = True
+        if level is not None:
+            sqlalchemy.event.listen(
+                connection,
+                "before_cursor_execute",
+                lambda *given: refuse_end(self.name, given[2]),
+            )
         if not connection.in_transaction():
             connection.begin()
         return SqlAlchemyBranch(inner, connection, protected)

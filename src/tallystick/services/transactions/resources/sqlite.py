@@ -15,6 +15,7 @@ makes a temporary table or sets a PRAGMA, through the session's authorizer.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,6 +69,12 @@ _CHANGES_SESSION = frozenset(
         sqlite3.SQLITE_CREATE_TEMP_VIEW,
     }
 )  # fmt: skip
+_ENDS = re.compile(
+    r"(?:\s|;|--[^\n]*\n|/\*.*?\*/)*"
+    r"(?:COMMIT|END|ROLLBACK(?!(?:\s+TRANSACTION)?\s+TO\b))\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A statement that ends a transaction, and what may be before it."""
 _POLL_S = 0.01
 LOCK_WAIT_MAX = 2_147_483.0
 """Seconds: databases keep how long a statement waits for a lock as milliseconds, in 32 bits."""
@@ -188,11 +195,24 @@ class _Session(Uncopied, sqlite3.Connection):
 def _explain(error: sqlite3.DatabaseError, connection: _Session) -> None:
     """Raise `TransactionUsageError` for a statement that was forbidden within a branch."""
     if connection.held and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
-        raise TransactionUsageError(
-            f"a statement would have ended the transaction of {next(iter(connection.held))!r}",
-            found="COMMIT, END, ROLLBACK, or executescript(), which begins with COMMIT",
-            advice="The transaction manager begins and ends it; SAVEPOINT statements are fine",
-        ) from error
+        raise _would_end(next(iter(connection.held))) from error
+
+
+def _would_end(name: str) -> TransactionUsageError:
+    return TransactionUsageError(
+        f"a statement would have ended the transaction of {name!r}",
+        found="COMMIT, END, ROLLBACK, or executescript(), which begins with COMMIT",
+        advice="The transaction manager begins and ends it; SAVEPOINT statements are fine",
+    )
+
+
+def refuse_end(name: str, statement: str) -> None:
+    """Raise `TransactionUsageError` for a statement that ends the transaction of a resource.
+
+    For connections that are not ours, and may have an authorizer of their own.
+    """
+    if _ENDS.match(statement):
+        raise _would_end(name)
 
 
 def _in_turn(name: str) -> Callable[..., Any]:
@@ -450,9 +470,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         """Raise `BranchUnknown`: nothing is ever prepared."""
         raise BranchUnknown(f"{self.name} prepares nothing; asked for {xid.gtrid.hex()}")
 
-    def rollback(self, xid: Xid) -> None:
-        """Raise `BranchUnknown`: nothing is ever prepared."""
-        raise BranchUnknown(f"{self.name} prepares nothing; asked for {xid.gtrid.hex()}")
+    rollback = commit
 
     def has_outcome(self, gtrid: bytes) -> bool:
         """Return True if there is an outcome row of the transaction."""
