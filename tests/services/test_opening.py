@@ -16,12 +16,19 @@ from unittest import mock
 
 import pytest
 
-from tallystick.errors import LogFullError, LogUnreadableError, LogWriteError, TallystickError
+from tallystick.errors import (
+    LogFullError,
+    LogUnreadableError,
+    LogWriteError,
+    TallystickError,
+    TransactionUsageError,
+)
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.write_behind import WriteBehind
 from tallystick.storage.local import LOCAL
+from tallystick.systems.registry import open_decision_log, open_persist_log
 from tests.systems.live_logs import LIVE
 
 Open = Callable[[str], Any]
@@ -244,3 +251,24 @@ def test_nothing_is_opened_where_greenlets_have_replaced_threads_or_sockets(
     assert not (tmp_path / "log").exists()
     patched.clear()  # imported, and not applied
     OPENERS[name](str(tmp_path / "log")).close()
+
+
+_WRONG: dict[str, Callable[[Path, Any], object]] = {
+    "write-behind, a disposer": lambda path, log: WriteBehind(path, {}, log=log, disposer="no"),
+    "write-behind, a setting": lambda path, log: WriteBehind(path, {}, log=log, settings={"no": 1}),
+    "write-behind, a target": lambda path, log: WriteBehind(path, {"one": 7}, log=log),
+    "write-behind, a choice": lambda path, log: WriteBehind(path, {}, log=log, on_incomplete="no"),
+    "manager, a time": lambda path, log: TransactionManager(path, {}, log=log, timeout=-1),
+    "manager, a resource": lambda path, log: TransactionManager(path, {"one": ""}, log=log),
+    "manager, a node": lambda path, log: TransactionManager(path, {}, log=log, node=""),
+    "manager, shared": lambda path, log: TransactionManager(path, {}, log=log, shared=True),
+}
+
+
+@pytest.mark.parametrize("what", _WRONG)
+def test_a_log_that_is_given_with_wrong_arguments_is_closed(tmp_path: Path, what: str) -> None:
+    open_log: Callable[[Path], Any]
+    open_log = open_persist_log if what.startswith("write") else open_decision_log
+    with pytest.raises((TypeError, ValueError, TransactionUsageError)):
+        _WRONG[what](tmp_path / "service", open_log(tmp_path / "log"))
+    open_log(tmp_path / "log").close()

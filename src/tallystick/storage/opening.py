@@ -95,6 +95,31 @@ def opens(function: Callable[_Given, None]) -> Callable[_Given, None]:
     return opening
 
 
+def owns_log(
+    has: str,
+) -> Callable[[Callable[_Given, None]], Callable[_Given, None]]:
+    """Make an ``__init__`` that is given an open log, as ``log``, close it if it fails.
+
+    Args:
+        has: an attribute that such a log has; what has none is left as it is.
+    """
+
+    def owning(function: Callable[_Given, None]) -> Callable[_Given, None]:
+        @wraps(function)
+        def opening(*arguments: _Given.args, **options: _Given.kwargs) -> None:
+            try:
+                function(*arguments, **options)
+            except BaseException:
+                log: Any = options.get("log")
+                if hasattr(log, has):
+                    log.close()
+                raise
+
+        return opening
+
+    return owning
+
+
 def closes(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     """Make a method that closes something close all of it before an interrupt comes out."""
 

@@ -58,7 +58,7 @@ from tallystick.services.transactions.two_phase_commit import (
 from tallystick.services.transactions.xids import XidFactory
 from tallystick.storage.files import FileSystem, absolute, file_system
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import Closing, closes, opening_log, opens
+from tallystick.storage.opening import Closing, closes, opening_log, opens, owns_log
 from tallystick.storage.scheduling import threading
 
 _log = logger("tallystick.transactions")
@@ -79,7 +79,8 @@ class TransactionManager(Closing):
             connection URLs, SQLAlchemy engines, stores. At most one database among them that cannot
             prepare, as SQLite.
         node: the node id of a new directory; of an old one, the id that it must have.
-        log: the decision log, if it is not the native one of the directory.
+        log: the decision log, if it is not the native one of the directory. The manager closes it,
+            also if it cannot open.
         shared: other processes may coordinate from this directory, too, each of them with this
             option and with resources of the same names: the workers of a server, say. What one
             leaves behind when it dies, the recovery of the others settles.
@@ -109,6 +110,7 @@ class TransactionManager(Closing):
     """
 
     @opens
+    @owns_log("open_decisions")
     def __init__(
         self,
         path: str | os.PathLike[str],

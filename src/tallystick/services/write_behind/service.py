@@ -51,7 +51,14 @@ from tallystick.services.write_behind.unfinished import incomplete, unfinished, 
 from tallystick.storage.files import FileSystem, absolute, file_system
 from tallystick.storage.fork import forked_error, register_in_child
 from tallystick.storage.local import LOCAL
-from tallystick.storage.opening import Closing, closes, opening_log, opens, require_outside
+from tallystick.storage.opening import (
+    Closing,
+    closes,
+    opening_log,
+    opens,
+    owns_log,
+    require_outside,
+)
 from tallystick.storage.scheduling import time
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.registry import NATIVE
@@ -88,6 +95,7 @@ class WriteBehind(Closing):
     """
 
     @opens
+    @owns_log("last_number")
     def __init__(
         self,
         path: str | os.PathLike[str],
