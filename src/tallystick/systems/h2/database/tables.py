@@ -191,7 +191,7 @@ class H2Tables:
             raise LogWriteError(
                 f"a table cannot be named {name.decode()!r}",
                 expected="a name that nothing in the database has",
-                found="none" if not name else "a table or view of another shape",
+                found="an empty name" if not name else "a table or view of another shape",
             )
         if number not in self._making:
             leaf = Leaf(number, schema.TABLE_COLUMNS)
