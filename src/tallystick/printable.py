@@ -50,8 +50,8 @@ def counted_kind(count: int, kinds: str) -> str:
 _ONE_OF = {"entries": "entry", "properties": "property"} | {
     f"{one}s": one
     for one in (
-        "acknowledgement", "change", "decision", "log", "message", "outcome", "page", "queue",
-        "record", "row", "transaction", "update", "value",
+        "acknowledgement", "change", "database", "decision", "log", "message", "outcome", "page",
+        "piece", "place", "queue", "record", "row", "transaction", "update", "value",
     )
 }  # fmt: skip
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tallystick import Journal
+from tallystick import Journal, scan
 from tallystick.errors import TransactionUsageError, UnsupportedFormatError
 from tallystick.investigate.rows import rows
 from tallystick.investigate.statements import CannotTellError, Table
 from tallystick.investigate.undo import Reversal, redo, undo
-from tallystick.records import Fate
+from tallystick.records import Fate, Kind
 from tallystick.storage.local import LOCAL
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.protocol import LOST, Collection, Column, Dialect
@@ -25,6 +25,7 @@ from tallystick.systems.tally.live.items import UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
 from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
+from tests.rescue.kit import change, unpacked
 
 ORPHAN = EXAMPLES / "orphan"
 OF_ALL = "62616e6b2d3100000000004eca9800000003"
@@ -136,6 +137,46 @@ def test_what_is_no_such_transaction_is_an_error(
     with pytest.raises(TransactionUsageError, match=said) as raised:
         make(ORPHAN / path, called)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("system", "number"), [("derby", "218"), ("artemis", "102"), ("h2", "5@1"), ("tally", "")]
+)
+def test_damage_that_may_hide_later_changes_is_in_the_script(
+    system: str, number: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    if system == "tally":
+        with Journal(log) as journal:
+            for key in range(3):
+                with journal.transaction() as transaction:
+                    transaction.add(key, b"body %d" % key)
+        number = str(next(rows(log)).change.transaction)
+    else:
+        unpacked(ORPHAN / system, log)
+    (whole,) = undo(log, number)
+    assert "may hide" not in whole.text
+    assert whole.damage == ()
+    records = [one for one in scan(log) if one.kind in (Kind.ADD, Kind.COMMIT)]
+    last = records[len(records) * 7 // 8]
+    change(Path(last.file), last.offset + last.length - 3)
+    (found,) = undo(log, number)
+    assert f"-- WARNING: damage in {last.file} offset " in found.text
+    assert "may hide later changes: " in found.text
+    assert found.exit_code == 1
+    (told, *_) = found.to_dict()["damage"]
+    assert told["severity"] in ("damage", "loss")
+
+
+def test_what_no_id_tells_apart_is_said(tmp_path: Path) -> None:
+    """Each was the candidate for the other, and named it again."""
+    log = unpacked(ORPHAN / "h2", tmp_path / "log")
+    for place in range(120_900, 120_908):
+        change(log / "bank.h2.db", place)
+    with pytest.raises(TransactionUsageError, match="2 transactions are called") as error:
+        redo(log, "4@0")  # a session of the database, which lost two commits
+    assert "No id tells them apart" in str(error.value)
+    assert "Did you mean" not in str(error.value)
 
 
 def test_what_was_rolled_back_or_is_lost_can_be_brought_in() -> None:

@@ -13,11 +13,13 @@ import tallystick
 from tallystick.errors import LogUnreadableError, LogWriteError, TallystickError
 from tallystick.investigate.asof import Moment, asof
 from tallystick.pipeline.typed import table_of
+from tallystick.printable import counted_kind
+from tallystick.records import Kind
 from tallystick.rescue import repair, salvage
 from tallystick.systems import registry as systems
 from tallystick.systems.protocol import Column
 from tests.fixtures import fixture_dir
-from tests.rescue.kit import case, change, content, limited_file_size, names
+from tests.rescue.kit import case, change, content, limited_file_size, names, unpacked
 
 ESTATE = fixture_dir("estate") / "mid-phase-two"
 
@@ -147,6 +149,46 @@ def test_of_a_damaged_database_every_row_that_is_brought_is_counted(tmp_path: Pa
     found = salvage(log, tmp_path / "all.sql", "h2-script")
     inserts = (tmp_path / "all.sql").read_text("utf-8").count("INSERT INTO")
     assert inserts == found.brought.total()
+
+
+@pytest.mark.parametrize(
+    ("system", "file", "form"),
+    [
+        ("derby", "log/log1.dat", "h2-script"), ("derby", "log/log1.dat", "parquet"),
+        ("h2", "bank.h2.db", "derby-import"), ("artemis", "activemq-data-1.amq", "parquet"),
+    ],
+)  # fmt: skip
+def test_changes_that_damage_may_hide_are_left(
+    system: str, file: str, form: str, tmp_path: Path
+) -> None:
+    """What stands after it in the log is in no table, and nothing was said of it."""
+    log = unpacked(ESTATE / system, tmp_path / "log")
+    adds = [one.offset + one.length - 3 for one in tallystick.scan(log) if one.kind is Kind.ADD]
+    whole = salvage(log, tmp_path / "whole", form)
+    change(log / file, adds[len(adds) * 7 // 8])
+    found = salvage(log, tmp_path / "out", form)
+    assert found.brought.total() <= whole.brought.total()
+    assert any("damage, after which changes may be missing" in one for one in found.left)
+    assert not any("damage" in one for one in whole.left)
+    assert found.exit_code == 1
+
+
+def test_logs_with_the_same_table_are_named_and_no_others(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        unpacked(ESTATE / "h2", tmp_path / "logs" / name)
+    unpacked(ESTATE / "derby", tmp_path / "logs/derby")
+    with pytest.raises(LogUnreadableError, match="2 logs have a table PUBLIC") as error:
+        salvage(tmp_path / "logs", tmp_path / "out", "parquet")
+    text = str(error.value).replace(str(tmp_path), "")
+    assert text.endswith(": /logs/one, /logs/two. Name one log")
+
+
+def test_one_of_a_kind_is_one() -> None:
+    kinds = ("damaged pieces of the source", "databases, of which only the log is here")
+    assert [counted_kind(1, one).split(" of ")[0] for one in kinds] == [
+        "1 damaged piece", "1 database,",
+    ]  # fmt: skip
+    assert counted_kind(2, kinds[1]).startswith("2 databases, of which")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tallystick.errors import TransactionUsageError
@@ -26,6 +26,7 @@ from tallystick.investigate.steps import (
 from tallystick.printable import printable
 from tallystick.reading.filters import PLACED, Filter
 from tallystick.reading.names import log_name
+from tallystick.reading.settled import damage_of
 from tallystick.reading.survey import Path, Survey, deliver, survey
 from tallystick.reconcile.ids import PREFIX_MIN
 from tallystick.records import Change, Fate, Finding, Kind, Row, jsonable
@@ -98,6 +99,7 @@ class Reversal:
         sources: how many old rows come from the ``log``, from the ``database`` beside it, and of
             how many it cannot be told (``cannot_tell``).
         zone: of which zone dates and times are; empty where they do not depend on one.
+        damage: after which the log may have held later changes of the same rows.
     """
 
     action: str
@@ -111,11 +113,12 @@ class Reversal:
     acts: tuple[Act, ...]
     sources: Mapping[str, int]
     zone: str = ""
+    damage: tuple[Finding, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """1 where a row cannot be told."""
-        return int(any(act.cannot_tell for act in self.acts))
+        """1 where a row cannot be told, or damage may hide later changes."""
+        return int(any(act.cannot_tell for act in self.acts) or bool(self.damage))
 
     @property
     def text(self) -> str:
@@ -124,8 +127,12 @@ class Reversal:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        found = {name: jsonable(getattr(self, name)) for name in self.__slots__ if name != "acts"}
-        return {**found, "acts": [act.to_dict() for act in self.acts]}
+        lists = {
+            name: [one.to_dict() for one in getattr(self, name)] for name in ("acts", "damage")
+        }
+        return {
+            name: jsonable(getattr(self, name)) for name in self.__slots__ if name not in lists
+        } | lists
 
     def _lines(self) -> Iterator[str]:
         does = "Takes back" if self.action == "undo" else "Brings in again"
@@ -142,6 +149,10 @@ class Reversal:
             yield "-- A branch that has ended is taken back, or brought in, by its own log."
         if self.zone:
             yield f"-- Dates and times are of the zone {printable(self.zone)} (--timezone)."
+        for one in self.damage:
+            place = one.file or self.log
+            place += "" if one.offset is None else f" offset {one.offset}"
+            yield printable(f"-- WARNING: damage in {place} may hide later changes: {one.message}")
         if not self.acts:
             yield "-- Nothing of it remains: it left all rows as they were."
         warned = set[str]()
@@ -238,7 +249,9 @@ def _reversals(
     for one, fate in _chosen(action, wanted, known, lone=lone):
         with found.guard(one.reading.source):
             course = course_of(one.reading, one.group, fate)
-            reversals.append(_reversal(action, one, fate, course, zone))
+            made = _reversal(action, one, fate, course, zone)
+            damage = damage_of(one.reading, found.known, found.options)
+            reversals.append(replace(made, damage=tuple(damage)))
     deliver(found, problems)
     return reversals
 
@@ -279,16 +292,8 @@ def _chosen(
     for fate in _FATES[action]:
         fitting = [one for one in known if fate in one.fates]
         if len(fitting) > 1 and lone:
-            logs = {log_name(one.reading.source) for one in fitting}
-            names = [
-                _name(one.first) + (f" of {log_name(one.reading.source)}" if len(logs) > 1 else "")
-                for one in fitting[-_CANDIDATES_MAX:]
-            ]
-            more = len(fitting) - len(names)
             raise TransactionUsageError(
-                f"{len(fitting):,} transactions are called {wanted!r}",
-                advice=f"Did you mean {', '.join(names)}{f', or one of {more:,} more' * bool(more)}"
-                "? After @ stands the commit_sequence of tallystick rows --json",
+                f"{len(fitting):,} transactions are called {wanted!r}", advice=_which(fitting)
             )
         if fitting:
             return [(one, fate) for one in fitting]
@@ -298,6 +303,26 @@ def _chosen(
             f"transaction {wanted!r}: {why}", advice=f"See {command}" if command else None
         )
     return []
+
+
+def _which(fitting: list[_Found]) -> str:
+    """Return the ids that tell some transactions of one number apart."""
+    counts = Counter(_name(one.first) for one in fitting)
+    logs = {log_name(one.reading.source) for one in fitting}
+    names = list[str]()
+    for one in fitting[-_CANDIDATES_MAX:]:
+        name, gtrid = _name(one.first), one.first.gtrid
+        if len(logs) > 1:
+            name += f" of {log_name(one.reading.source)}"
+        elif counts[name] > 1:  # no commit, which would tell them apart
+            name = gtrid.hex() if gtrid else ""
+        names += [name] if name else []
+    if not names:
+        return "No id tells them apart: tallystick rows has their rows"
+    more = len(fitting) - len(names)
+    others = f", or one of {more:,} more" if more else ""
+    where = "? After @ stands the commit_sequence of tallystick rows --json"
+    return f"Did you mean {', '.join(names)}{others}{where if '@' in ''.join(names) else '?'}"
 
 
 def _reversal(action: str, one: _Found, fate: Fate, course: Course, zone: str) -> Reversal:

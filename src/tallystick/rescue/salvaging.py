@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from tallystick.printable import counted, counted_kind
 from tallystick.reading.discovery import path_of, with_password
 from tallystick.reading.names import path_alone
 from tallystick.reading.results import is_severe
+from tallystick.reading.settled import damage_of
 from tallystick.reading.survey import NO_LOG, Survey, survey
 from tallystick.records import Fate, Kind, Row
 from tallystick.rescue.mending import require_free
@@ -46,6 +47,7 @@ from tallystick.systems.protocol import (
     KnowsFates,
     KnowsRowsBefore,
     LogReading,
+    LogSource,
     ReadOptions,
 )
 from tallystick.systems.registry import system
@@ -109,8 +111,13 @@ class Salvage:
 @dataclass(slots=True)
 class _Table:
     collection: Collection
-    origin: str
+    source: LogSource
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> str:
+        """The system of its log."""
+        return self.source.system
 
     @property
     def name(self) -> tuple[str, str]:
@@ -226,6 +233,7 @@ def _import(found: Survey, place: Path, report: Salvage) -> Salvage:
         return report.brought.total()
 
     write_whole(place, write)
+    _leave_damaged(found, every[0], report)
     if report.left and not report.brought.total():
         place.unlink()
         report.target = ""
@@ -243,24 +251,28 @@ def _tables(found: Survey, report: Salvage) -> list[_Table]:
     for reading in found.readings():
         if _has_tables(reading, report.form) and isinstance(reading, KnowsFates):
             tables += _tables_of(reading, report)
+            _leave_damaged(found, reading, report)
         else:
             report.left[f"logs of {reading.source.system}, without tables"] += 1
     report.left.update(
         f"{one.code} in {one.file or one.log}" for one in found.problems if one.severity != "info"
     )
-    names = Counter(one.collection.name for one in tables)
-    if twice := [name for name, count in names.items() if count > 1]:
-        advice = "Name one log"
-        raise LogUnreadableError(
-            f"two logs have a table {twice[0]}{_of_logs(found)}", file=found.path, advice=advice
-        )
+    logs = defaultdict[str, list[str]](list)
+    for one in tables:
+        logs[one.collection.name].append(path_alone(one.source))
+    if twice := next((name for name, places in logs.items() if len(places) > 1), None):
+        places = logs[twice]
+        more = f" and {len(places) - _NAMED_MAX} more" if len(places) > _NAMED_MAX else ""
+        named = ", ".join(places[:_NAMED_MAX])
+        message = f"{len(places)} logs have a table {twice}: {named}{more}"
+        raise LogUnreadableError(message, file=found.path, advice="Name one log")
     return tables
 
 
-def _of_logs(found: Survey) -> str:
-    """Return which logs there are, as a file or folder names one of them."""
-    places = [path_alone(one) for one in found.logs]
-    return f": {', '.join(places[:_NAMED_MAX])}{' ...' if len(places) > _NAMED_MAX else ''}"
+def _leave_damaged(found: Survey, reading: LogReading, report: Salvage) -> None:
+    """Note the damage after which what a log brings may not be all."""
+    for one in damage_of(reading, found.known, found.options):
+        report.left[f"places of damage, after which changes may be missing: {one.message}"] += 1
 
 
 def _has_tables(reading: LogReading, form: str) -> bool:
@@ -290,7 +302,7 @@ def _without_tables(found: Survey, form: str) -> LogUnreadableError:
 
 def _tables_of(reading: Any, report: Salvage) -> list[_Table]:
     every = [one for one in reading.collections() if one.name.partition(".")[0] not in _OWN_SCHEMAS]
-    tables = {one.name: _Table(one, reading.source.system) for one in every}
+    tables = {one.name: _Table(one, reading.source) for one in every}
     for name, table in tables.items():
         try:
             for key, values in reading.rows_before(name):
@@ -299,7 +311,7 @@ def _tables_of(reading: Any, report: Salvage) -> list[_Table]:
             report.left[f"rows of {name} behind damage: {error.message}"] += 1
     around = reading.verdict().surroundings
     if around is not None and around.kind == ALONE:
-        report.left["database, of which only the log is here: rows from before it are missing"] += 1
+        report.left["databases, of which only the log is here: rows from before are missing"] += 1
     stored = {other: one.name for one in every for other in (one.name, *one.stored)}
     for row in reading.fated_changes():
         table_name = stored.get(row.change.collection)

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
+from tallystick import scan
 from tallystick.cli import tallystick
 from tallystick.errors import LogUnreadableError
+from tallystick.records import Kind
 from tallystick.systems.jboss.format.messages import (
     ACKNOWLEDGED,
     ALL_TAKEN,
@@ -28,6 +30,7 @@ from tallystick.systems.jboss.format.messages import (
     REFERENCE,
 )
 from tallystick.systems.jboss.live.log import CircularJournal
+from tests.rescue.kit import change
 from tests.systems.jboss.applications.test_tables import journal, queue, write_bindings
 from tests.systems.jboss.format import test_messages as encoded
 from tests.systems.jboss.format.test_pages import entry as page_entry
@@ -64,6 +67,17 @@ def bodies(target: Path) -> list[bytes]:
         b"".join(urlsafe_b64decode(piece) for piece in (one.text or "").split())
         for one in root.iter("body")
     ]
+
+
+def test_messages_that_damage_may_hide_are_told(tmp_path: Path) -> None:
+    with messages_of(tmp_path / "data") as log:
+        for number in range(10, 14):
+            send(log, number, b"waits %d" % number, LEFT)
+    adds = [one for one in scan(tmp_path / "data/journal") if one.kind is Kind.ADD]
+    change(Path(adds[1].file), adds[1].offset + adds[1].length - 1)
+    found = salvaged(tmp_path / "data", tmp_path / "waiting.xml")
+    assert found.exit_code == 1
+    assert "1 place of damage, after which changes may be missing: " in found.output
 
 
 def test_what_waits_is_brought_and_what_is_left_is_told(tmp_path: Path) -> None:
