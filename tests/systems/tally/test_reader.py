@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tallystick.arrow.schemas import RECORDS, plain, record_batches
 from tallystick.errors import TallystickError
 from tallystick.reading.discovery import discover
-from tallystick.records import Answer, Outcome, Record, State
+from tallystick.records import Answer, Fate, Outcome, Record, State
 from tallystick.storage.crc import crc32
 from tallystick.storage.files import Bytes
 from tallystick.systems.protocol import ReadOptions
@@ -53,7 +53,7 @@ from tallystick.systems.tally.read.scan import Step
 from tallystick.systems.tally.read.walk import Expected, Place, SegmentView
 from tallystick.systems.tally.reader import TallyReading
 from tallystick.testing import MemoryFileSystem, check_tiling
-from tests.kit import same_rows, untouched
+from tests.kit import read_in_runs, same_rows, untouched
 from tests.systems.tally.build import (
     FOLDER,
     TINY,
@@ -515,3 +515,35 @@ def test_a_step_that_follows_changes_decodes_the_groups_of_new_records(
     read = TallyReading(source, ReadOptions())
     assert [one.commit_sequence for one in read.changes_between(57, 60)] == [58, 59, 60]
     assert min(decoded) >= 57
+
+
+@pytest.mark.parametrize("in_runs", [True, False])
+def test_a_whole_transaction_under_the_number_of_one_with_a_hole_is_committed(
+    in_runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sessions of a page store have the same numbers after each opening."""
+    from tallystick.systems.tally.format.bodies import Ending, encode_ending
+
+    read_in_runs(monkeypatch, always=in_runs)
+    fs = MemoryFileSystem()
+    log = tiny_log(fs)
+    log.submit(UnplacedRecord(Code.ADD, b"before", 5, 1)).wait()
+    log.submit(UnplacedEnding(Code.COMMIT, 5)).wait()
+    log.submit(UnplacedRecord(Code.ADD, b"only", 5, 2)).wait()
+    log.submit(UnplacedRecord(Code.COMMIT, encode_ending(Ending(((1, 2),))), 5)).wait()
+    for number in range(3, 40):
+        log.submit(UnplacedRecord(Code.ADD, b"after", 5, number)).wait()
+        log.submit(UnplacedEnding(Code.COMMIT, 5)).wait()
+    log.close()
+    one = reading(fs)
+    assert [each.state for each in one.transactions()].count(State.COMMITTED) == 38
+    assert len([each for each in one.transactions() if not each.complete]) == 1
+    kept = [str(number) for number in (1, *range(3, 40))]
+    assert [each.key for each in one.changes()] == kept
+    last = max(each.sequence or 0 for each in one.records())
+    assert [each.key for each in one.changes_between(0, last)] == kept
+    in_parts = (batch for part in one.splits(1 << 30) for batch in one.changes_in(part, 1000))
+    for batches in (one.change_batches(1000), in_parts):
+        assert [key for batch in batches for key in batch["key"].to_pylist()] == kept
+    lost = [each.change.key for each in one.fated_changes() if each.fate is Fate.LOST]
+    assert lost == ["2"]

@@ -71,6 +71,7 @@ from tallystick.systems.tally.read.spans import (
     remains,
     segment_spans,
 )
+from tallystick.systems.tally.read.state import Incomplete
 from tallystick.systems.tally.read.walk import ReadRun
 from tallystick.systems.tally.runs.known import KnownGroups
 from tallystick.systems.tally.runs.pieces import Runs, chunk_of
@@ -444,7 +445,7 @@ class TallyReading(Reading):
         return self._judged.run_count
 
     @property
-    def _incomplete(self) -> Mapping[int, str]:
+    def _incomplete(self) -> Incomplete:
         return self._judged.state.incomplete
 
     # -- batches ------------------------------------------------------------------------

@@ -7,7 +7,7 @@ made one by one and merged with these columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from tallystick.systems.tally.format.layout import SYSTEM_NAME
 from tallystick.systems.tally.read.changes import CHANGE_KINDS, ChangeFeed, placed_rows
 from tallystick.systems.tally.read.records import step_records
 from tallystick.systems.tally.read.scan import Step
+from tallystick.systems.tally.read.state import Incomplete, numbers_of
 from tallystick.systems.tally.runs import walk
 from tallystick.systems.tally.runs.chunk import OF_ROWS, Chunk, Numbers, SortedChunk
 from tallystick.systems.tally.runs.pieces import chunk_of
@@ -48,7 +49,7 @@ Rows = Iterator[tuple[int, Row]]
 
 
 def change_batches(
-    log: str, steps: Iterable[Step], key: bytes | None, incomplete: Mapping[int, str], rows: int
+    log: str, steps: Iterable[Step], key: bytes | None, incomplete: Incomplete, rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changes of the steps in batches of at most ``rows`` rows."""
     found = _Feeding(log, key, incomplete, rows, every=False).batches(steps)
@@ -56,7 +57,7 @@ def change_batches(
 
 
 def fated_batches(
-    log: str, steps: Iterable[Step], key: bytes | None, incomplete: Mapping[int, str], rows: int
+    log: str, steps: Iterable[Step], key: bytes | None, incomplete: Incomplete, rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of all fates, those of transactions that did not end last, in batches."""
     found = _Feeding(log, key, incomplete, rows, every=True)
@@ -73,7 +74,7 @@ class _Feeding:
     """
 
     def __init__(
-        self, log: str, key: bytes | None, incomplete: Mapping[int, str], rows: int, *, every: bool
+        self, log: str, key: bytes | None, incomplete: Incomplete, rows: int, *, every: bool
     ) -> None:
         self.log, self.key, self.incomplete, self.rows = log, key, incomplete, rows
         self.every = every
@@ -102,7 +103,7 @@ class _Feeding:
             if damaged:  # in the order of the log, which may not be that of the LSNs
                 others += self.take(_salvaged(step, self.key))
             elif chunk is not None:
-                work = chunk.sorted(header.segment, self.feed.numbers | self.incomplete.keys())
+                work = chunk.sorted(header.segment, self.feed.numbers | numbers_of(self.incomplete))
                 batches.append(chunk_changes(self.log, file, work))
                 others += self.take(work.other_records(file))
             else:

@@ -21,6 +21,7 @@ from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.files import Catalog, FileAccess
 from tallystick.systems.tally.read.records import require_key, step_records
 from tallystick.systems.tally.read.scan import Step
+from tallystick.systems.tally.read.state import Incomplete
 from tallystick.systems.tally.runs.pieces import Runs, chunk_of
 
 
@@ -42,15 +43,13 @@ class ChosenChanges:
             LogSealedError: a group is encrypted, and the key was not given.
         """
         parts, incomplete = self._needed()
-        found = change_batches(
-            self.catalog.folder, self._steps(parts), self.key, dict.fromkeys(incomplete, ""), rows
-        )
+        found = change_batches(self.catalog.folder, self._steps(parts), self.key, incomplete, rows)
         for batch in found:
             own = batch.filter(pc.greater_equal(batch["commit_sequence"], self._first_lsn))
             if own.num_rows:
                 yield own
 
-    def _needed(self) -> tuple[list[Split], set[int]]:
+    def _needed(self) -> tuple[list[Split], Incomplete]:
         """Return the parts that are to be read, and the transactions that are whole nowhere."""
         parts, open_ = [self.split], self._open([self.split])
         more = 1
@@ -61,7 +60,7 @@ class ChosenChanges:
             # Twice as much each time: few bytes where little is missing, few passes else.
             parts, more = [*before, *parts], 2 * more
             open_ = self._open(parts)
-        return parts, {number for number, _ in open_}
+        return parts, {lsn: (number, "") for number, lsn in open_}
 
     def _open(self, parts: Sequence[Split]) -> dict[tuple[int, int], list[int]]:
         """Return transactions that the split ends and these parts do not hold whole.

@@ -105,10 +105,8 @@ def _rows(
             continue
         for row in rows:
             number = row.record.transaction or 0
-            if row.record.code in _ENDINGS:
-                state.incomplete.pop(number, None)  # an earlier one may have had this number
             state.apply(row)
-            whole = row.record.code not in _ENDINGS or number not in state.incomplete
+            whole = row.lsn not in state.incomplete
             if not whole:
                 report.rolled_back.append(number)
             yield row, whole

@@ -30,10 +30,11 @@ CHANGE_KINDS = {
 class ChangeFeed:
     """Turns records in log order into changes in commit order.
 
-    ``incomplete`` are the transactions that ended with records missing: they change nothing.
+    ``incomplete`` has the LSNs of the ends of transactions with records missing: these change
+    nothing.
     """
 
-    def __init__(self, log: str, incomplete: Container[int]) -> None:
+    def __init__(self, log: str, incomplete: Container[int | None]) -> None:
         self._log = log
         self._incomplete = incomplete
         self._open: dict[int, list[Record]] = {}
@@ -64,7 +65,7 @@ class ChangeFeed:
             elif record.type in ("commit", "rollback"):
                 elements = self._open.pop(number, [])
                 gtrid = self._prepared.pop(number, None)
-                fate = Fate.LOST if number in self._incomplete else fate_of(record)
+                fate = Fate.LOST if record.sequence in self._incomplete else fate_of(record)
                 fate = fate if record.type == "commit" else Fate.UNDONE
                 for ordinal, element in enumerate(elements):
                     yield Row(fate, _change(self._log, element, record, ordinal, gtrid))
@@ -97,10 +98,11 @@ def changes_between(
         after: all changes that were committed up to here are known.
         until: the last LSN that is read.
     """
-    begin, begun = _needed(_up_to(records_from(after + 1, ()), until), first_of, after + 1)
-    incomplete = begun
+    begin, holes = _needed(_up_to(records_from(after + 1, ()), until), first_of, after + 1)
+    begun, incomplete = set(holes.values()), holes.keys()
     if begin <= after:
-        _, incomplete = _needed(_up_to(records_from(begin, begun), until), first_of, begin)
+        _, holes = _needed(_up_to(records_from(begin, begun), until), first_of, begin)
+        incomplete = holes.keys()
     feed = ChangeFeed(log, incomplete)
     for change in feed.take(_up_to(records_from(begin, begun), until)):
         if change.commit_sequence > after:
@@ -118,16 +120,16 @@ def _up_to(records: Iterable[Record], until: int) -> Iterator[Record]:
 
 def _needed(
     records: Iterable[Record], first_of: Callable[[int], int], begin: int
-) -> tuple[int, set[int]]:
+) -> tuple[int, dict[int, int]]:
     """Return the first LSN that the transactions that commit here need, and which have holes.
 
-    Segments that were given up may be missing.
+    These by the LSN of their end, with their number. Segments that were given up may be missing.
     """
-    holes: set[int] = set()
+    holes: dict[int, int] = {}
     for ending, segments in lacking(records):
         for first in filter(None, map(first_of, segments)):
             begin = min(begin, first)
-            holes.add(ending.transaction or 0)
+            holes[ending.sequence or 0] = ending.transaction or 0
     return begin, holes
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from tallystick.systems.tally.format.bodies import (
     Ending,
@@ -75,6 +75,15 @@ class OpenEntry:
     remaining: frozenset[str]
 
 
+Incomplete: TypeAlias = dict[int, tuple[int, str]]
+"""Ends of transactions with records missing, see `LogState`."""
+
+
+def numbers_of(incomplete: Incomplete) -> set[int]:
+    """Return the numbers of transactions that ended with records missing."""
+    return {number for number, _ in incomplete.values()}
+
+
 _PREPARE, _DECISION = Code.PREPARE.value, Code.DECISION.value
 _NUMBERED = Code.PERSISTING.value
 """Codes from here on have numbers of their own for keys."""
@@ -93,7 +102,8 @@ class LogState:
         decisions: decisions to commit that some resource has not confirmed, by gtrid.
         heuristics: heuristic outcomes that are not settled, by gtrid: their first segment, names.
         pending: persisting entries that some target does not hold, by number.
-        incomplete: transactions that ended with records missing, and what is missing, in words.
+        incomplete: by the LSN of each end of a transaction with records missing: its number, which
+            later ones may have again, and what is missing, in words.
         next_transaction: no smaller number of a transaction is free.
         next_key: no smaller number of an entry is free.
     """
@@ -107,7 +117,7 @@ class LogState:
         self.decisions: dict[bytes, OpenDecision] = {}
         self.heuristics: dict[bytes, tuple[int, frozenset[str]]] = {}
         self.pending: dict[int, OpenEntry] = {}
-        self.incomplete: dict[int, str] = {}
+        self.incomplete: Incomplete = {}
         self.next_transaction = 1
         self.next_key = 1
         self._live_in: Counter[int] = Counter()
@@ -257,7 +267,7 @@ class LogState:
         transaction = self.open.setdefault(number, OpenTransaction(row.segment))
         holes = self._holes(transaction, ending)
         if holes:
-            self.incomplete[number] = holes
+            self.incomplete[row.lsn] = number, holes
         transaction.ending = ending
 
     def _commit(self, row: Row) -> None:
@@ -265,7 +275,7 @@ class LogState:
         transaction = self.open.pop(number, OpenTransaction(row.segment))
         holes = self._holes(transaction, decode_ending(row.record.body))
         if holes:
-            self.incomplete[number] = holes
+            self.incomplete[row.lsn] = number, holes
             return
         for one in transaction.elements:
             self.take(one)

@@ -6,12 +6,13 @@ ones, of decisions and of entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from tallystick.records import Outcome, Record, State, Transaction
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import SYSTEM_NAME
+from tallystick.systems.tally.read.state import Incomplete
 
 JOURNAL = frozenset(
     code.type_name
@@ -30,7 +31,7 @@ class TransactionTable:
     """
 
     def __init__(
-        self, log: str, incomplete: Mapping[int, str], begun: Callable[[int, Transaction], None]
+        self, log: str, incomplete: Incomplete, begun: Callable[[int, Transaction], None]
     ) -> None:
         self.numbers: set[int] = set()
         self._log = log
@@ -84,7 +85,7 @@ class TransactionTable:
         if state is None:
             return None
         self._decide(one, record, state)
-        holes = self._incomplete.get(number)
+        _, holes = self._incomplete.get(record.sequence or 0, (0, ""))
         if holes and state is not State.ROLLED_BACK:
             one.state, one.complete, one.holes = State.INCOMPLETE, False, holes
         if state is State.PREPARED:

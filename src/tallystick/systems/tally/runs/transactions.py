@@ -7,12 +7,13 @@ In: the places of the log. Out: `Transaction` objects, for which memory grows wi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
 from operator import itemgetter
 
 from tallystick.records import Record, State, Transaction
 from tallystick.systems.tally.read.records import has_work, step_records
 from tallystick.systems.tally.read.scan import Step
+from tallystick.systems.tally.read.state import Incomplete, numbers_of
 from tallystick.systems.tally.read.transactions import TransactionTable
 from tallystick.systems.tally.runs.pieces import chunk_of
 
@@ -22,7 +23,7 @@ follow."""
 
 
 def transactions_of(
-    log: str, steps: Iterable[Step], key: bytes | None, incomplete: Mapping[int, str]
+    log: str, steps: Iterable[Step], key: bytes | None, incomplete: Incomplete
 ) -> Iterator[Transaction]:
     """Return one per transaction in order of first appearance; a number used again is one more.
 
@@ -36,7 +37,7 @@ def transactions_of(
         if chunk is None:
             table.take_all(records_with_work(step, key))
         else:
-            work = chunk.sorted(step.view.header.number, table.numbers | incomplete.keys())
+            work = chunk.sorted(step.view.header.number, table.numbers | numbers_of(incomplete))
             table.take_all(work.other_records(path))
             begun += work.transactions(log, path)
         # By first records: those of a chunk come from columns and from the table, each in its own
@@ -59,7 +60,7 @@ class States:
         incomplete: transactions that end with records missing, as they are found.
     """
 
-    def __init__(self, log: str, incomplete: Mapping[int, str]) -> None:
+    def __init__(self, log: str, incomplete: Incomplete) -> None:
         self._ended: Counter[State] = Counter()
         self._table = TransactionTable(log, incomplete, lambda _lsn, _one: None)
 

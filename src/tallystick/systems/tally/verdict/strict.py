@@ -38,6 +38,7 @@ from tallystick.systems.tally.format.sealing import KeyMissingError, WrongKeyErr
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.spans import add_place
+from tallystick.systems.tally.read.state import numbers_of
 from tallystick.systems.tally.runs.known import KnownPlace
 from tallystick.systems.tally.runs.pieces import chunk_of
 from tallystick.systems.tally.runs.state import JudgedState, apply_step
@@ -231,7 +232,7 @@ def _judge(scan: Scan, key: bytes | None, state: JudgedState) -> JudgedLog:
         finding(
             "incomplete-transaction", f"transaction {number} ended with elements missing: {holes}"
         )
-        for number, holes in state.incomplete.items()
+        for number, holes in state.incomplete.values()
     ]
     return log
 
@@ -247,7 +248,7 @@ def _apply(step: Step, key: bytes | None, log: JudgedLog, *, recovered: bool) ->
     chunk, work = chunk_of(step.place), None
     try:
         if chunk is not None:
-            begun = log.states.open | state.open.keys() | state.incomplete.keys()
+            begun = log.states.open | state.open.keys() | numbers_of(state.incomplete)
             work = chunk.sorted(segment, begun)
             if recovered:
                 state.apply_chunk(work, step.file.path)

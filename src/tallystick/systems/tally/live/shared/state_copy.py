@@ -40,7 +40,7 @@ from tallystick.systems.tally.read.state import (
     OpenTransaction,
 )
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SUFFIX: Final = ".state"
 _SEGMENTS: Final = 2
 """Segments that are begun between two copies, at least."""
@@ -201,7 +201,8 @@ def _known(data: bytes, identity: bytes | None) -> Known:
     segment, lsn, first_segment, checkpoint_lsn, next_transaction, next_key = next(lines)
     state = LogState(first_segment, checkpoint_lsn)
     state.next_transaction, state.next_key = next_transaction, next_key
-    state.plain_lsns, state.incomplete = dict(next(lines)), dict(next(lines))
+    state.plain_lsns, state.incomplete = dict(next(lines)), {}
+    state.incomplete.update((lsn, (number, holes)) for lsn, (number, holes) in next(lines))
     for number, first, elements, counts, ending in next(lines):
         state.open[number] = OpenTransaction(
             first, [Element(*one) for one in elements], dict(counts), ending and _ending(*ending)
