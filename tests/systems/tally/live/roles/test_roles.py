@@ -11,14 +11,17 @@ from tallystick.roles import DecisionLog, PersistLog, RecordJournal, UndoRedoLog
 from tallystick.roles.decision_log import DecisionOutcome
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
+from tallystick.storage.shared.client import Client
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles import (
     TallyDecisionLog,
     TallyPersistLog,
     TallyRecordJournal,
 )
+from tallystick.systems.tally.live.roles.journal import SharedTallyJournal
 from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
 from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.live.shared.log import SharedTallyLog
 from tallystick.testing import MemoryFileSystem
 from tests.roles.contract_decision_log import DecisionLogContract
 from tests.roles.contract_persist_log import PersistLogContract
@@ -113,3 +116,26 @@ def test_only_the_first_item_of_a_segment_asks_for_reclaiming(
                 records.commit(number + 1).wait()
         segments = 1 + log.last_segment - log.first_segment
     assert 1 <= asked <= segments
+
+
+@pytest.mark.parametrize("role", ["decisions", "records"])
+def test_an_item_of_a_shared_log_is_submitted_without_a_look_for_its_leader(
+    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event loop submits it, and would lead after the end of the leader, or wait for it."""
+    settings = replace(SMALL, preallocate=False)
+    first = SharedTallyLog(str(tmp_path), settings=settings)
+    with first, SharedTallyLog(str(tmp_path), settings=settings) as log:
+        decisions, records = TallyDecisionLog(log), SharedTallyJournal(log)
+        records.add(1, b"").wait()
+        first.close()
+        with monkeypatch.context() as patch:
+            for name in ("seen", "current", "ask"):
+                patch.delattr(Client, name)
+            if role == "decisions":
+                ticket = decisions.decide(b"g", ("a",))
+            else:
+                records.add_in(7, 2, b"")
+                ticket = records.commit(7)
+                ticket = records.delete(1)
+        ticket.wait()

@@ -60,6 +60,8 @@ class TallyRole(Uncopied, Generic[Log]):
         self.log.fs.require_in_place()
 
     def _reclaim_after_roll(self) -> None:
+        if isinstance(self.log, SharedTallyLog):
+            return  # whose leader does it by itself, and which would have to ask where it stands
         if self.log.last_segment != self._last_segment:
             self._last_segment = self.log.last_segment
             self.log.reclaim_soon()
