@@ -14,6 +14,7 @@ from tallystick.errors import LogPoisonedError
 from tallystick.roles import DecisionOutcome
 from tallystick.services.transactions.coordinator_dir import ClosedDecisions, CommittedEnds
 from tallystick.services.transactions.manager import TransactionManager
+from tallystick.storage.local import LocalFile, LocalFileSystem
 
 
 class Log:
@@ -122,3 +123,29 @@ def test_recovery_and_close_find_what_a_thread_has_left_to_another(
         assert manager.decisions.open_decisions() == {}
         assert manager.directory.closed.among([gtrid]) == {gtrid}
         assert manager.recover().clean
+
+
+def test_a_commit_waits_for_no_sync_of_notes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an event loop it would stop all tasks."""
+    closed, syncing, go_on = ClosedDecisions(tmp_path), threading.Event(), threading.Event()
+    synced_in: list[int] = []
+
+    def slow(*_: object) -> None:
+        synced_in.append(threading.get_ident())
+        syncing.set()
+        assert go_on.wait(60)
+
+    monkeypatch.setattr(LocalFileSystem, "sync_dir", slow)
+    monkeypatch.setattr(LocalFile, "datasync", slow)
+    closed.add(b"first")
+    sync = threading.Thread(target=closed.sync)
+    sync.start()
+    assert syncing.wait(60)
+    closed.add(b"second")
+    go_on.set()
+    sync.join()
+    assert threading.get_ident() not in synced_in
+    assert closed.among([b"first", b"second"]) == {b"first", b"second"}
+    closed.close()

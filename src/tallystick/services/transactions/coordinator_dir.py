@@ -129,7 +129,8 @@ class Notes(Uncopied):
     """Notes on transactions, in two files; the older one is replaced when the other is full.
 
     A line, the global id in lower-case hex and a text perhaps, outlives the process as soon as it
-    is written; `sync` and `close` force it to disk.
+    is written; `sync` and `close` force it to disk. A line is written on event loops, too: it waits
+    for no sync, but for that of a full file.
 
     Args:
         folder: the directory of the coordinator.
@@ -144,8 +145,12 @@ class Notes(Uncopied):
         self._newer, self._older = note_files(str(folder.absolute() / name))
         self._limit = size
         self._lock = threading.Lock()
+        self._syncing = threading.Lock()
+        """Held before ``_lock`` by whoever needs the file to stay open without that."""
         self._file: File | None = None
         self._size = 0
+        self._is_named = True
+        """False for a new file whose name may not be durable."""
 
     def add(self, gtrid: bytes, text: str = "") -> None:
         """Note a transaction, with a text in ASCII; a disk that refuses is logged."""
@@ -178,16 +183,28 @@ class Notes(Uncopied):
     def sync(self) -> None:
         """Force what was noted to disk; a disk that refuses is logged."""
         try:
-            with self._lock:
-                if self._file is not None:
-                    self._file.datasync()
-        except OSError as error:
+            with self._syncing:
+                with self._lock:
+                    file, named, self._is_named = self._file, self._is_named, True
+                if not named:
+                    self._sync_names()
+                if file is not None:
+                    file.datasync()
+        except (OSError, LogClosedError) as error:  # closed: a full one, which was synced
             _log.warning("notes on transactions cannot be forced to disk: %s", error)
+
+    def _sync_names(self) -> None:
+        """Make the names of both files durable."""
+        try:
+            self._fs.sync_dir(posixpath.dirname(self._newer))
+        except BaseException:
+            self._is_named = False
+            raise
 
     def close(self) -> None:
         """Force what was noted to disk, and close the file."""
         self.sync()
-        with self._lock:
+        with self._syncing, self._lock:
             if self._file is not None:
                 self._file.close()
                 self._file = None
@@ -200,7 +217,7 @@ class Notes(Uncopied):
                 file.pwrite(b"\n", self._size)  # the last line may have been cut
                 self._size += 1
             else:
-                self._fs.sync_dir(posixpath.dirname(self._newer))  # both files have names
+                self._is_named = False
         except BaseException:
             file.close()
             raise
