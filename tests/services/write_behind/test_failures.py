@@ -24,6 +24,7 @@ from tallystick.errors import (
 )
 from tallystick.roles import PersistEntry, PersistLog
 from tallystick.services.write_behind import TargetDownError, WriteBehind
+from tallystick.services.write_behind.targets import adapters
 from tests.services.write_behind.kit import SYSTEMS, Recorder, put, quick, small_log
 
 
@@ -166,6 +167,44 @@ def test_target_that_raises_system_exit_has_only_failed(
         assert status is not None
         assert type(error).__name__ in status.targets[0].error
         behind.discard(bad)
+
+
+@pytest.mark.parametrize("where", ["coroutine", "task"])
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_coroutine_that_raises_system_exit_has_only_failed(
+    tmp_path: Path, error: BaseException, where: str
+) -> None:
+    applied = []
+
+    async def fail() -> None:
+        raise error
+
+    async def target(entry: PersistEntry) -> None:
+        if entry.operations[0].key == b"bad":
+            await (fail() if where == "coroutine" else asyncio.create_task(fail()))
+        applied.append(entry.number)
+
+    with service(tmp_path, {"one": target}) as behind:
+        bad = behind.commit([put(b"bad")])
+        behind.commit([put(b"good")])
+        until(lambda: behind.statistics.set_aside == 1 and applied == [2])
+        behind.discard(bad)
+
+
+def test_close_waits_not_for_ever_for_a_coroutine_that_does_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapters, "CANCEL_SECONDS", 0.1)
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def target(_: PersistEntry) -> None:
+        begun.set()
+        go_on.wait(60)  # as a driver does that blocks
+
+    with service(tmp_path, {"one": target}, settings=quick(close_timeout=0.1)) as behind:
+        behind.commit([put(b"k")])
+        assert begun.wait(60)
+    go_on.set()
 
 
 def test_many_attempts_do_not_overflow_their_delay(tmp_path: Path) -> None:

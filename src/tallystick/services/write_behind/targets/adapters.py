@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from tallystick.callables import checked, is_coroutine_function, require_plain_calls
+from tallystick.printable import logger
 from tallystick.roles import PersistEntry
 from tallystick.services.write_behind.targets.target import (
     PartlyAppliedError,
@@ -23,6 +24,9 @@ from tallystick.storage.scheduling import threading, time
 BATCH_SECONDS = 0.005
 """Time after which a target of functions ends a batch: what it has applied is marked then."""
 
+CANCEL_SECONDS = 5.0
+"""Time for running coroutines to end once they are cancelled."""
+_log = logger("tallystick.write_behind")
 _CALLS = ("open", "apply", "settled", "close", "given")
 
 Apply = Callable[[PersistEntry], object]
@@ -119,7 +123,7 @@ class AsyncTarget(CallableTarget, Uncopied):
     def open(self, log_id: str) -> None:  # noqa: ARG002 - functions keep no numbers
         """Start the event loop in a thread."""
         loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=loop.run_forever, name="write-behind loop", daemon=True)
+        thread = threading.Thread(target=_run, args=(loop,), name="write-behind loop", daemon=True)
         try:
             start_thread(thread)
         except OSError:
@@ -140,14 +144,28 @@ class AsyncTarget(CallableTarget, Uncopied):
         self._apply_each(entries, run)
 
     def close(self) -> None:
-        """Cancel running coroutines, and end the loop."""
+        """Cancel running coroutines, and end the loop; it is left to its thread if one goes on."""
         loop, self._loop = self._loop, None
         if loop is None or self.thread is None:
             return
-        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
+        try:
+            asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(CANCEL_SECONDS)
+        except TimeoutError:
+            _log.warning("a coroutine goes on after its target was closed")
+            return
         loop.call_soon_threadsafe(loop.stop)
         self.thread.join()
         loop.close()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run an event loop until it is stopped, also after what ends others."""
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):  # of a task, which has it for an error, too
+            continue
+        return
 
 
 async def _cancel_others() -> None:
