@@ -284,3 +284,26 @@ def test_a_statement_that_would_end_a_transaction_of_sqlite_is_refused(
                     raise ValueError("mine")
     with engine.begin() as connection:
         assert connection.exec_driver_sql("SELECT id FROM t").all() == [(1,)]
+
+
+@pytest.mark.postgres
+@pytest.mark.mariadb
+@pytest.mark.parametrize("way", ["invalidate", "close of the driver"])
+@pytest.mark.parametrize("name", ["pg", "maria", "lite"])
+def test_a_connection_that_the_program_has_closed_is_given_back(
+    tmp_path: Path, urls: Urls, engines: list[sqlalchemy.Engine], name: str, way: str
+) -> None:
+    engine = sqlalchemy.create_engine(urls[name], pool_size=1, max_overflow=0, pool_timeout=1)
+    engines.append(engine)
+    with manager(tmp_path, engine) as tm:
+        for _ in range(3):
+            with pytest.raises(TransactionUsageError, match="was closed"), tm.begin() as tx:
+                connection = tx["db0"]
+                connection.exec_driver_sql("SELECT 1")
+                if way == "invalidate":
+                    connection.invalidate()
+                else:
+                    connection.connection.driver_connection.close()
+        with tm.begin() as tx:
+            assert tx["db0"].exec_driver_sql("SELECT 1").scalar() == 1
+        assert not engine.pool.checkedout()  # type: ignore[attr-defined]

@@ -44,6 +44,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     ConnectionResource,
     DriverErrors,
     check_scheme,
+    closed_by_application,
     ended_by_application,
     url_options,
     yes_or_no,
@@ -529,6 +530,15 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         return problems
 
 
+def _is_closed(connection: sqlite3.Connection) -> bool:
+    """Return True if the application has closed a connection."""
+    try:
+        _ = connection.in_transaction
+    except sqlite3.ProgrammingError:
+        return True
+    return False
+
+
 def wait_for_locks(connection: sqlite3.Connection, seconds: float) -> None:
     """Have the statements of a connection wait that long for a lock."""
     connection.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
@@ -592,6 +602,8 @@ class SqliteBranch:
             self._commit_now(outcome)
 
     def _commit_now(self, outcome: tuple[str, tuple[bytes]] | None) -> None:
+        if _is_closed(self._connection):
+            raise closed_by_application(self._resource.name)
         self._refuse_ended()
         self._let_end()
         try:
@@ -615,10 +627,10 @@ class SqliteBranch:
             raise BranchRolledBack(str(error)) from error
 
     def rollback(self) -> None:
-        """Roll back unless the branch has ended."""
+        """Roll back unless the branch has ended, as it has with a connection that was closed."""
         self._let_end()
         with driver_errors:
-            if self._connection.in_transaction:
+            if not _is_closed(self._connection) and self._connection.in_transaction:
                 self._connection.execute(_ROLLBACK)
 
     def _let_end(self) -> None:
@@ -639,12 +651,16 @@ class SqliteBranch:
         """Give the connection back."""
         self._handle.detach()
         self._handle.close_cursors()
-        broken = self._connection.in_transaction or (
-            isinstance(self._connection, _Session) and self._connection.ended
-        )
-        if self.synchronous is not None and not broken:
-            self._connection.execute(f"PRAGMA synchronous={self.synchronous}")
-        if self.busy_timeout is not None and not broken:
-            wait_for_locks(self._connection, self.busy_timeout)
-        broken = broken or not self._resource.is_unchanged(self._connection)
-        self._resource.pool.give(self._connection, broken=broken)
+        sound = not _is_closed(self._connection) and self._is_as_before()
+        self._resource.pool.give(self._connection, broken=not sound)
+
+    def _is_as_before(self) -> bool:
+        """Return True if the session is as the branch found it; set again what that has set."""
+        session = self._connection
+        if session.in_transaction or (isinstance(session, _Session) and session.ended):
+            return False
+        if self.synchronous is not None:
+            session.execute(f"PRAGMA synchronous={self.synchronous}")
+        if self.busy_timeout is not None:
+            wait_for_locks(session, self.busy_timeout)
+        return self._resource.is_unchanged(session)
