@@ -24,6 +24,7 @@ from tallystick.services.journal import (
 )
 from tallystick.services.journal.aio import BATCH_BYTES, BATCH_RECORDS, _in_threads
 from tallystick.services.journal.ids import JournalIds
+from tallystick.services.transactions import ResourceUnreachable
 from tallystick.storage.local import LOCAL
 from tallystick.storage.shared.client import Client, Cut
 from tallystick.systems.tally.live.settings import Settings
@@ -349,3 +350,13 @@ async def test_an_error_comes_after_the_records_before_it() -> None:
         async for _ in _in_threads(source):
             seen += 1
     assert seen == BATCH_RECORDS + 5
+
+
+async def test_a_closed_shared_journal_is_a_resource_that_cannot_be_reached(tmp_path: Path) -> None:
+    for journal in (
+        await AsyncJournal.open(tmp_path / "one", shared=True),
+        Journal(tmp_path / "two", shared=True),
+    ):
+        await outcome(journal, "close", ())
+        with pytest.raises(ResourceUnreachable):
+            journal.as_resource("queue").in_doubt()

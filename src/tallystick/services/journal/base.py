@@ -14,7 +14,12 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tallystick.arguments import DataClass, flag, integer, seconds
-from tallystick.errors import LogClosedError, LogWriteError, TransactionUsageError
+from tallystick.errors import (
+    LogClosedError,
+    LogWriteError,
+    TallystickError,
+    TransactionUsageError,
+)
 from tallystick.printable import logger
 from tallystick.records import NumberedRecord
 from tallystick.roles import (
@@ -160,7 +165,7 @@ class BaseJournal(Uncopied):
     def _reserve_transactions(self) -> None:
         """Have an event loop that begins a transaction not wait for the leader of a shared log."""
         if self._ids is None:
-            with suppress(LogWriteError):  # whoever begins one is told
+            with suppress(TallystickError):  # whoever begins one is told
                 cast(SharedJournalEngine, self._engine).reserve_transactions()
 
     def _begin(self, face: type[_Transaction]) -> _Transaction:
