@@ -25,7 +25,7 @@ from tallystick.arrow.columns import (
 from tallystick.arrow.neighbours import lasts_of, ordinals, starts_of
 from tallystick.arrow.schemas import TRANSACTIONS, plain
 from tallystick.arrow.texts import whole_text
-from tallystick.records import Clock, Outcome, State
+from tallystick.records import Clock, State
 from tallystick.systems.bitronix.columns.attributes import gtrid_parts
 from tallystick.systems.bitronix.format import layout
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, stored_names
@@ -158,8 +158,8 @@ class Gtrids:
                 self._add_known(piece)
             else:
                 self._add_chunk(piece, file)
-        elif piece.record is not None and piece.outcome is Outcome.VALID:
-            self._odd.append((file * FILE + piece.offset, file, piece.record))
+        elif piece.whole is not None:
+            self._odd.append((file * FILE + piece.offset, file, piece.whole))
             if len(self._odd) == ROWS:
                 self._add_odd()
 

@@ -84,7 +84,7 @@ def _start(parts: Parts, plain: Sequence[OpenDecisions | None], line: str, activ
     if decisions is not None:
         return _collected(active, decisions)
     assert data is not None  # a pair that is opened has both
-    runs = Runs.where_they_pay(data, _header(data).position)
+    runs = Runs.where_they_pay(data, header_of(data).position)
     return collect(CODE_LINES[line](data).events(runs), active)
 
 
@@ -97,7 +97,7 @@ def open_pair(parts: Parts, collected: Callable[[int], Starts]) -> Starts:
     """
     without, skipping = (_refused(parts, skip_corrupted=skip) for skip in (False, True))
     if skipping is None:
-        one, two = (_header(part) for part in parts)
+        one, two = (header_of(part) for part in parts)
         # Of equal timestamps the originals take part 2.
         starts = collected(0 if one.timestamp > two.timestamp else 1)
         return starts if without is None else Starts(without, starts.skipping)
@@ -120,7 +120,8 @@ def _refused(parts: Parts, *, skip_corrupted: bool) -> Opening | None:
     return None
 
 
-def _header(part: memoryview | None) -> FileHeader:
+def header_of(part: memoryview | None) -> FileHeader:
+    """Return the header of a part of a pair that is opened."""
     header = None if part is None else FileHeader.decode(part)
     assert header is not None  # a pair that is opened has both
     return header

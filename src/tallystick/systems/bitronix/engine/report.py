@@ -25,6 +25,7 @@ from tallystick.systems.bitronix.engine.opening import (
     Opening,
     Parts,
     collect,
+    header_of,
     open_pair,
 )
 from tallystick.systems.bitronix.format.layout import (
@@ -220,12 +221,10 @@ def _opening(opening: Opening, parts: Parts) -> dict[str, Any]:
 
 def _headers_after_close(parts: Parts) -> dict[str, Any]:
     """Return the headers after a close, which sets both states to clean and nothing else."""
-    result = {}
-    for number, part in enumerate(parts, 1):
-        header = None if part is None else FileHeader.decode(part)
-        assert header is not None  # a pair that was opened has both
-        result[f"part{number}"] = _header(header) | {"state": 0, "stateName": state_name(0)}
-    return result
+    clean = {"state": 0, "stateName": state_name(0)}
+    return {
+        f"part{number}": _header(header_of(part)) | clean for number, part in enumerate(parts, 1)
+    }
 
 
 def dangling_json(decisions: OpenDecisions) -> list[dict[str, Any]]:

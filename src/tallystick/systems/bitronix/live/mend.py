@@ -12,7 +12,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tallystick.errors import CorruptLogError, LogFormatError
-from tallystick.records import Outcome
 from tallystick.storage.source import logical_name, open_source
 from tallystick.systems.bitronix.format.layout import (
     CURRENT_POSITION_HEADER,
@@ -96,14 +95,13 @@ def _position(pair: DualFiles) -> Iterator[Patch]:
     if later.header is None or later.path is None:
         return
     end, spans = HEADER_LENGTH, (one for one in later.spans(pair.newest) if one.offset)
-    stopped = None
+    damaged = False
     for span in spans:
-        if span.record is None or span.outcome is not Outcome.VALID:
-            stopped = span
+        if span.whole is None:
+            damaged = span.is_damage
             break
         end = span.end
     counted = HEADER_LENGTH <= later.header.position <= later.size
-    damaged = stopped is not None and stopped.outcome in (Outcome.CORRUPT, Outcome.TORN)
     if (end > later.header.position and not damaged) if counted else later.content_end <= end:
         why = f"whole records stand up to offset {end:,}"
         yield Patch(later.path, CURRENT_POSITION_HEADER, end.to_bytes(8, "big"), why)

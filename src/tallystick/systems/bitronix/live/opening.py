@@ -240,7 +240,7 @@ def _is_whole(settings: Settings, part: Part, pair: DualFiles) -> bool:
         if span.offset == 0 and span.outcome is Outcome.CORRUPT and part.header is not None:
             _refuse(settings, part, span, header_problem(part.header, part.size))
             whole = False
-        elif span.offset and span.outcome in (Outcome.CORRUPT, Outcome.TORN):
+        elif span.is_damage:
             if not _can_be_torn(part, span):
                 _refuse(settings, part, span, span.reason)
             whole = False
@@ -298,9 +298,7 @@ def _extend_position(file: JournalFile, part: Part, pair: DualFiles) -> None:
     They are then recovered again if the next step is cut short.
     """
     ends = [
-        span.end
-        for span in part.spans(pair.newest)
-        if span.record is not None and span.outcome is Outcome.VALID and not span.counted
+        span.end for span in part.spans(pair.newest) if span.whole is not None and not span.counted
     ]
     if ends:
         file.set_position(ends[-1])

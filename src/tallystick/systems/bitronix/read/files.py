@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from tallystick.records import Outcome
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.bitronix.format.layout import (
     CLEAN_LOG_STATE,
@@ -156,7 +155,7 @@ class Part:
     def first_records(self) -> Iterator[RecordSpan]:
         """Yield the first records that the header counts, up to one that is damaged."""
         for span in islice(self.counted_spans(), 1, 1 + _COPIES_MAX):
-            if span.record is None or span.outcome is not Outcome.VALID:
+            if span.whole is None:
                 return
             yield span
 
@@ -310,8 +309,8 @@ class DualFiles:
         """Yield every whole record that is not stale with its offset, the earlier part first."""
         for part in self.order():
             for span in part.spans(self.newest):
-                if span.record is not None and span.outcome is Outcome.VALID:
-                    yield part, span.offset, span.record
+                if span.whole is not None:
+                    yield part, span.offset, span.whole
 
 
 def _second_is_later(one: Part, two: Part) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.records import Kind, Outcome, Record
+from tallystick.records import Kind, Record
 from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
@@ -52,7 +52,7 @@ def record_of(path: str, span: RecordSpan, *, reached: bool) -> Record | None:
     """
     if span.record is not None:
         return _whole(path, span, span.record, reached)
-    if span.offset and span.outcome in (Outcome.CORRUPT, Outcome.TORN):
+    if span.is_damage:
         return Record(
             SYSTEM_NAME,
             path,

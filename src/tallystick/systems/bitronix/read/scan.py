@@ -45,6 +45,16 @@ class RecordSpan:
         """The offset after the last byte."""
         return self.offset + self.length
 
+    @property
+    def whole(self) -> TransactionLogRecord | None:
+        """The whole record of the present life of its file that this is; None if it is none."""
+        return self.record if self.outcome is Outcome.VALID else None
+
+    @property
+    def is_damage(self) -> bool:
+        """True if it is damaged, and not the header."""
+        return self.offset > 0 and self.outcome in (Outcome.CORRUPT, Outcome.TORN)
+
 
 class StaleRun(NamedTuple):
     """Plain records that follow each other.

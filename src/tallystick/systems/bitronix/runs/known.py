@@ -306,7 +306,7 @@ def _require_apart(rests: Sequence[Rest]) -> None:
 
 
 def _left_keys(rest: Rest) -> Longs:
-    behind = (span.record for span, _ in rest.tail if span.outcome is Outcome.VALID)
+    behind = (span.whole for span, _ in rest.tail)
     gtrids = [*rest.left.gtrids, *(one.gtrid for one in behind if one is not None)]
     data = np.frombuffer(b"".join(gtrids), np.uint8)
     keys, known = keys_of(data, np.cumsum([len(one) for one in gtrids], dtype=np.int64))

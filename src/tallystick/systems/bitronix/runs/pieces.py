@@ -137,5 +137,5 @@ def apply(piece: Piece | KnownRecords, found: OpenDecisions) -> None:
     """Apply the whole records of a piece that are not stale to the open decisions."""
     if not isinstance(piece, RecordSpan):
         piece.decide(found)
-    elif piece.record is not None and piece.outcome is Outcome.VALID:
-        found.apply(piece.record)
+    elif piece.whole is not None:
+        found.apply(piece.whole)

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from tallystick.records import Outcome
 from tallystick.systems.bitronix.format.layout import CLOSING, GTRID_TAIL
 from tallystick.systems.bitronix.read.files import DualFiles
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
@@ -58,10 +57,8 @@ class States:
         """Take the next piece of the journal."""
         if not isinstance(piece, RecordSpan):
             self._take_chunk(piece)
-        elif piece.record is not None and piece.outcome is Outcome.VALID:
-            one = piece.record
-            if self._stays(one.gtrid, one.status):
-                self._unite(one.gtrid, one.status, one.unique_names)
+        elif (one := piece.whole) is not None and self._stays(one.gtrid, one.status):
+            self._unite(one.gtrid, one.status, one.unique_names)
 
     def _take_chunk(self, chunk: Chunk) -> None:
         firsts, lasts = chunk.ends()

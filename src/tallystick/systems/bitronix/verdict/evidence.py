@@ -36,8 +36,6 @@ from tallystick.systems.bitronix.verdict.findings import (
     about_server_ids,
     about_span,
     about_uncounted,
-    is_damage,
-    is_whole,
 )
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.runs import RunCount
@@ -96,12 +94,12 @@ class PartEvidence:
             apply(piece, decisions)
             if isinstance(piece, RecordSpan):
                 self._take_span(piece)
-                if is_whole(piece) and not piece.counted:
+                if piece.whole is not None and not piece.counted:
                     self.uncounted.append(piece)
                     continue
                 for one in about_span(build, part, piece, reached, self._damaged):
                     self.details.add(one)
-                self._damaged |= is_damage(piece)
+                self._damaged |= piece.is_damage
             else:
                 if self._in_chunks:
                     piece.decide(alone)
@@ -131,11 +129,11 @@ class PartEvidence:
         return (span.record for span in self.uncounted if span.record is not None)
 
     def _take_span(self, span: RecordSpan) -> None:
-        if span.record is not None or is_damage(span):
+        if span.record is not None or span.is_damage:
             self.records[span.outcome.value] += span.count
             self.count.one_by_one += span.count
-        if span.record is not None and span.outcome is Outcome.VALID:
-            self.servers.add(split_gtrid(span.record.gtrid).server_id)
+        if span.whole is not None:
+            self.servers.add(split_gtrid(span.whole.gtrid).server_id)
         if span.offset < self._counted_end:
             # The header's span, at 0, is no record.
             self._in_chunks = self._in_chunks and not span.offset
@@ -143,8 +141,7 @@ class PartEvidence:
         if span.record is not None and not span.counted:
             newest = self._pair.newest
             newer = newest is None or stamp(span.record) > newest
-            valid = span.outcome is Outcome.VALID
-            self.outlived |= valid or (newer and self._pair.counts_since_1970)
+            self.outlived |= span.whole is not None or (newer and self._pair.counts_since_1970)
 
 
 class Evidence:

@@ -146,9 +146,9 @@ def about_span(
         reached: whether 2.1.4 reads its record.
         after_damage: whether a span before it is damaged.
     """
-    if is_damage(span):
+    if span.is_damage:
         yield _damage(build, part, span)
-    elif is_whole(span):
+    elif span.whole is not None:
         if not reached:
             yield _unreached(build, part, span, after_damage)
         yield from _unreadable_for_newer(build, part, span)
@@ -170,16 +170,6 @@ def about_uncounted(
     )
     yield _dropped_record("uncounted-record", build, part, span, text, lost=not unforced)
     yield from _unreadable_for_newer(build, part, span)
-
-
-def is_whole(span: RecordSpan) -> bool:
-    """Return whether a span is a whole record of the present life of its file."""
-    return span.record is not None and span.outcome is Outcome.VALID
-
-
-def is_damage(span: RecordSpan) -> bool:
-    """Return whether a span, but for that of the header, is damaged."""
-    return span.offset > 0 and span.outcome in (Outcome.CORRUPT, Outcome.TORN)
 
 
 def _damage(build: FindingBuilder, part: Part, span: RecordSpan) -> Finding:
