@@ -20,7 +20,6 @@ Array = Any
 _TARGET_COUNT, _OPERATION_COUNT = entries.TARGET_COUNT_SIZE, entries.OPERATION_COUNT_SIZE
 _OPERATION_HEAD, _BLOB_SIZE = entries.OPERATION_HEAD_SIZE, entries.BLOB_SIZE_SIZE
 _CODE_AT, _NAME_SIZE_AT = entries.OPERATION_CODE_AT, entries.OPERATION_NAME_SIZE_AT
-_NO_VALUE = entries.NO_VALUE
 
 # rows of the table of operations
 ENTRY, ORDINAL, CODE, NAME, NAME_LENGTH, KEY, KEY_LENGTH, VALUE, VALUE_LENGTH = range(9)
@@ -59,7 +58,7 @@ def _put_operation(data: Array, place: int, out: Array, row: int) -> Number:
     place = out[KEY, row] + out[KEY_LENGTH, row]
     size = le_uint32(data, place)
     place += _BLOB_SIZE
-    out[VALUE, row], out[VALUE_LENGTH, row] = place, -1 if size == _NO_VALUE else size
+    out[VALUE, row], out[VALUE_LENGTH, row] = place, -1 if size == entries.NO_VALUE else size
     return place + max(0, out[VALUE_LENGTH, row])
 
 

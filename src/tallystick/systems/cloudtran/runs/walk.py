@@ -24,7 +24,6 @@ _HEAD = entries.ENTRY_HEAD_SIZE
 ENTRY_MIN = entries.ENTRY_HEAD_SIZE + entries.TARGET_COUNT_SIZE
 """Bytes of the shortest entry: no reference, no target."""
 _EVERY = entries.EVERY_TARGET
-_NO_VALUE = entries.NO_VALUE
 _VERSION, _CODEC_NONE, _CODEC_MAX = layout.VERSION, layout.CODEC_NONE, layout.CODEC_ZLIB
 _CLOSING = layout.FLAG_CLOSING
 _OFFSET_AT, _COUNT_AT, _SIZE_AT = layout.OFFSET_AT, layout.COUNT_AT, layout.SIZE_AT
@@ -224,7 +223,7 @@ def _operations(data: Array, place: int, end: int, targets: int) -> int:
             return 0
         size = le_uint32(data, place)
         place += _BLOB_SIZE
-        if size != _NO_VALUE:
+        if size != entries.NO_VALUE:
             place += size
         if place > end:
             return 0

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from tallystick.systems.protocol import Fitting
 
 _OPERATION_COUNT = max(OPERATIONS) + 1
-_GTRID_AT = 4
-"""Offset of the gtrid's length in a global id: after the XA format id."""
 
 
 def _codes(texts: dict[int, str], distinct: list[str]) -> NDArray[np.int8]:
@@ -124,7 +122,7 @@ def global_ids(data: Bytes, places: NDArray[np.int64]) -> dict[str, Any]:
         return {}
     # Rows without an id read some bytes that are there; the bitmap hides them.
     at = np.where(known, places, 0)
-    gtrid_at = at + _GTRID_AT
+    gtrid_at = at + walk.GTRID_AT
     gtrid_size = data[gtrid_at].astype(np.int64)
     bqual_at = np.where(known, gtrid_at + 1 + gtrid_size, 0)
     bqual_size = data[bqual_at].astype(np.int64)

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from tallystick.systems.derby.runs.chunk import Chunk
     from tallystick.systems.derby.runs.pieces import Piece
 
-_OVERFLOW: Final = 2
-"""Flag of an `INIT_PAGE`: the page is for continuations of rows."""
 _FIRST_RECORD: Final = CONTROL_ROW[1]
 """The record id of what comes first on a page."""
 _PAGE_BITS: Final = 32
@@ -260,7 +258,7 @@ def _shape(state: _PageState, body: Body) -> None:
     made, fields = body.operation, body.fields
     if made == operations.INIT_PAGE:
         state.described, state.below = None, []
-        state.counts = not state.is_index and not fields["initFlag"] & _OVERFLOW
+        state.counts = not state.is_index and not fields["initFlag"] & operations.OVERFLOW_PAGE
     elif made == operations.INVALIDATE_PAGE:
         state.described, state.below, state.counts = None, [], False
     elif state.is_index and fields.get("doMeSlot") == 0:

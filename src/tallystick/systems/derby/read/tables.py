@@ -61,9 +61,6 @@ Ranges = Callable[[Numbers, Numbers], Iterable[ByteRange]]
 is committed on these containers, or by commits at these instants."""
 Values = dict[str, Plain | dict[str, str]]
 
-_OVERFLOW = 2
-"""In the flag of an operation that makes a page: it is for continuations of rows."""
-
 
 class Database:
     """The tables that a log belongs to.
@@ -343,7 +340,7 @@ def _values(columns: dict[int, bytes | None], layout: Layout, *, whole: bool) ->
 
 def holds_parts(body: Body) -> bool:
     """Return whether an operation that makes a page makes it for continuations of rows."""
-    return bool(body.fields["initFlag"] & _OVERFLOW)
+    return bool(body.fields["initFlag"] & operations.OVERFLOW_PAGE)
 
 
 def plain_value(kind: SqlType, data: bytes) -> Plain | dict[str, str]:

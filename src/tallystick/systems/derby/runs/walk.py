@@ -91,7 +91,8 @@ _INSTANT_AT = _LENGTH_SIZE
 _POSITION_AT = _INSTANT_AT + 4
 _ID_SIZE = layout.FORMAT_ID_SIZE
 _UNDO_SIZE = 8
-_GTRID_AT = 4
+GTRID_AT = 4
+"""Offset of the gtrid's length in a global id: after the XA format id."""
 _CHECKSUM_SIZE = layout.CHECKSUM.size
 _COVERED_AT = 1
 _CRC_AT = 5
@@ -350,7 +351,7 @@ def _put_global_id(
     if object_id == layout.NULL:
         return place + _ID_SIZE
     begin = place + _ID_SIZE
-    place = begin + _GTRID_AT
+    place = begin + GTRID_AT
     for _ in range(2):
         # Twice: the two parts of the id, each after a byte with its length.
         if object_id != layout.GLOBAL_ID or place >= body_end:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tallystick.records import Deferred, Finding, Judgement, Verdict
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.derby.codes import CODES, REASONS
 from tallystick.systems.derby.engine.analysis import End, LogAnalysis
-from tallystick.systems.derby.engine.report import report
+from tallystick.systems.derby.engine.report import Json, report
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.format.field_types import global_id_text
 from tallystick.systems.derby.format.layout import SYSTEM_NAME, instant_text
@@ -27,7 +27,6 @@ from tallystick.systems.held_back import held_back
 if TYPE_CHECKING:
     from tallystick.systems.derby.runs.chunk import Runs
 
-Json = dict[str, Any]
 HELD_MIN = 2
 """Files, from which on a transaction holds old ones: the newest is in use anyway."""
 

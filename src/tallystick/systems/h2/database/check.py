@@ -17,9 +17,7 @@ from tallystick.systems.h2.database.schema import IndexRow
 from tallystick.systems.h2.database.space import Space
 from tallystick.systems.h2.database.tree import DataTree
 from tallystick.systems.h2.format import layout
-
-_KEY_MIN = -(1 << 63)
-_KEY_MAX = (1 << 63) - 1
+from tallystick.systems.h2.format.numbers import LONG_MAX, LONG_MIN
 
 
 def check_pages(
@@ -47,7 +45,7 @@ class _Check:
         """False if an index has pages that are not read."""
 
     def tree(self, tree: DataTree) -> Iterator[Defect]:
-        waiting = [(tree.root, 0, _KEY_MIN, _KEY_MAX)]
+        waiting = [(tree.root, 0, LONG_MIN, LONG_MAX)]
         while waiting:
             self._space.cache.trim()
             number, parent, low, high = waiting.pop()

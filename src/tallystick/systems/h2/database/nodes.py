@@ -34,14 +34,13 @@ from tallystick.systems.h2.format.numbers import (
     encode_var_long,
     var_long_size,
 )
-from tallystick.systems.h2.format.table_pages import decode_leaf, decode_node
+from tallystick.systems.h2.format.table_pages import FIELDS_START, decode_leaf, decode_node
 
 UNKNOWN_COUNT = -1
 KEY_SIZE_MAX = 10
 _SHORT = struct.Struct(">H")
 _INT = struct.Struct(">i")
 _INNER = struct.Struct(">ihi")
-_HEAD_SIZE = layout.PAGE_HEADER.size
 _LOG_PAGES = (layout.EMPTY, layout.STREAM_TRUNK, layout.STREAM_DATA)
 
 
@@ -78,7 +77,7 @@ class Inner:
     def size(self) -> int:
         """Return the bytes that the page needs."""
         entries = _INT.size * len(self.keys) + sum(map(var_long_size, self.keys))
-        return _HEAD_SIZE + len(encode_var_int(self.table)) + _INNER.size + entries
+        return FIELDS_START + len(encode_var_int(self.table)) + _INNER.size + entries
 
 
 @dataclass(slots=True)
@@ -125,7 +124,7 @@ def codec(page_size: int) -> Codec:
 
 def leaf_head(table: int, columns: int) -> int:
     """Return the bytes before the first entry of a leaf without overflow pages."""
-    return _HEAD_SIZE + len(encode_var_int(table)) + len(encode_var_int(columns)) + _SHORT.size
+    return FIELDS_START + len(encode_var_int(table)) + len(encode_var_int(columns)) + _SHORT.size
 
 
 def entry_size(key: int, row: bytes) -> int:
@@ -135,7 +134,7 @@ def entry_size(key: int, row: bytes) -> int:
 
 def chunk_capacity(page_size: int, *, last: bool) -> int:
     """Return the bytes of a row that an overflow page holds."""
-    return page_size - _HEAD_SIZE - (_SHORT.size if last else _INT.size)
+    return page_size - FIELDS_START - (_SHORT.size if last else _INT.size)
 
 
 # -- encode ---------------------------------------------------------------------------------
@@ -221,7 +220,7 @@ def _parent(page: bytes) -> int:
 
 
 def _decode_leaf(page: bytes) -> Leaf:
-    table, _ = decode_var_int(page, _HEAD_SIZE)
+    table, _ = decode_var_int(page, FIELDS_START)
     found = decode_leaf(page)
     if not page[0] & layout.LAST and (len(found.keys) != 1 or found.overflow <= 0):
         raise ValueError(f"{len(found.keys)} rows, one of them too long")
@@ -235,7 +234,7 @@ def _decode_leaf(page: bytes) -> Leaf:
 
 
 def _decode_inner(page: bytes) -> Inner:
-    table, at = decode_var_int(page, _HEAD_SIZE)
+    table, at = decode_var_int(page, FIELDS_START)
     _, count, _ = _INNER.unpack_from(page, at)
     if count < 0:
         raise ValueError(f"{count} entries")
@@ -247,15 +246,15 @@ def _decode_inner(page: bytes) -> Inner:
 
 def _decode_chunk(page: bytes) -> Chunk:
     if page[0] & layout.LAST:
-        (count,) = _SHORT.unpack_from(page, _HEAD_SIZE)
-        data = page[_HEAD_SIZE + _SHORT.size :]
+        (count,) = _SHORT.unpack_from(page, FIELDS_START)
+        data = page[FIELDS_START + _SHORT.size :]
         if count > len(data):
             raise ValueError("more data than fits")
         return Chunk(data[:count], _parent(page))
-    (following,) = _INT.unpack_from(page, _HEAD_SIZE)
+    (following,) = _INT.unpack_from(page, FIELDS_START)
     if following <= layout.META_ROOT:
         raise ValueError("a row that goes on nowhere")
-    return Chunk(page[_HEAD_SIZE + _INT.size :], _parent(page), following)
+    return Chunk(page[FIELDS_START + _INT.size :], _parent(page), following)
 
 
 def _decode_free_list(page: bytes) -> FreeList:

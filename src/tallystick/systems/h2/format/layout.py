@@ -31,6 +31,8 @@ VERSION = 3
 PAGE_SIZE_MIN = 64
 PAGE_SIZE_MAX = 32768
 PAGE_SIZE_DEFAULT = 4096
+GROWTH_MAX = 64
+"""A page this many times beyond the end of a file is damage."""
 
 # -- variable header, pages 1 and 2 ---------------------------------------------------------
 

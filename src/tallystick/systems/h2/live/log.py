@@ -78,7 +78,7 @@ class PagedInDoubt(InDoubt):
     page: int
 
 
-def _int(value: object, name: str) -> int:
+def int_of(value: object, name: str) -> int:
     """Return a number that the format holds as an int. Raises `TypeError` or `ValueError`."""
     return integer(value, name, INT_MIN, INT_MAX)
 
@@ -495,7 +495,7 @@ class PageLog(Uncopied):
         Raises:
             RecordTooLargeError: the image is not exactly one page.
         """
-        page = _int(page, "page")
+        page = int_of(page, "page")
         image = None if image is None else bytes_of(image, "image")
         if image is not None and len(image) != self.store.page_size:
             raise RecordTooLargeError(
@@ -516,7 +516,7 @@ class PageLog(Uncopied):
 
     def log_add_or_remove_row(self, session: int, table: int, key: int, row: bytes | None) -> None:
         """Log an added row (column count and values), or with None a removed one."""
-        session, table = _int(session, "session"), _int(table, "table")
+        session, table = int_of(session, "session"), int_of(table, "table")
         key = integer(key, "key", LONG_MIN, LONG_MAX)
         if row is None:
             self._log_row(session, records.encode_remove(session, table, key))
@@ -526,7 +526,7 @@ class PageLog(Uncopied):
 
     def log_truncate(self, session: int, table: int) -> None:
         """Log that all rows of a table are removed."""
-        session, table = _int(session, "session"), _int(table, "table")
+        session, table = int_of(session, "session"), int_of(table, "table")
         self._log_row(session, records.encode_truncate(session, table))
 
     def _log_row(self, session: int, record: bytes) -> None:
@@ -540,7 +540,7 @@ class PageLog(Uncopied):
         Raises:
             RecordTooLargeError: the name does not fit into a page; nothing was logged.
         """
-        session, name = _int(session, "session"), text(name, "name")
+        session, name = int_of(session, "session"), text(name, "name")
         record = records.encode_prepare(session, name)
         limit = self.store.page_size - layout.DATA_START
         if len(record) >= limit:
@@ -564,7 +564,7 @@ class PageLog(Uncopied):
 
     def commit(self, session: int) -> Ticket:
         """Commit what the session has logged since its last commit."""
-        session = _int(session, "session")
+        session = int_of(session, "session")
         with self._mutex:
             self._state.end_session(session)
             return self._open_writer().submit(records.encode_commit(session))

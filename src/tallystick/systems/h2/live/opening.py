@@ -16,9 +16,8 @@ from tallystick.systems.h2.format.layout import VariableHeader
 from tallystick.systems.h2.live.files import PageStoreFile
 from tallystick.systems.h2.read.stream import LogStream
 
-GROWTH_MAX = 64
-"""A page this many times beyond the end of the file is damage, in a file of `PAGES_MIN` or more."""
 PAGES_MIN = 128
+"""In a file of so many pages, or more, `layout.GROWTH_MAX` holds."""
 KEY_LIMIT = (1 << 31) - (1 << 24)
 COUNTER_LIMIT = (1 << 63) - (1 << 32)
 """Log keys and write counters from here on leave too few numbers for a log that follows."""
@@ -117,4 +116,4 @@ def require_trunk_page(
 
 
 def _limit(page_count: int) -> int:
-    return max(page_count, PAGES_MIN) * GROWTH_MAX
+    return max(page_count, PAGES_MIN) * layout.GROWTH_MAX

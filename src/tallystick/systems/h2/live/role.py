@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tallystick.arguments import bytes_of, integer, text
+from tallystick.arguments import bytes_of, text
 from tallystick.errors import RecordTooLargeError
 from tallystick.roles import InDoubt, RecoveryHandler, Ticket, checked_rows
 from tallystick.storage.files import SECTOR, FileSystem
@@ -23,10 +23,10 @@ from tallystick.storage.scheduling import threading
 from tallystick.systems.h2.engine.recovery import REDO_STAGE, UNDO_STAGE
 from tallystick.systems.h2.format.entries import encode_prepare
 from tallystick.systems.h2.format.layout import DATA_START, PAGE_SIZE_DEFAULT
-from tallystick.systems.h2.format.numbers import INT_MAX, INT_MIN
+from tallystick.systems.h2.format.numbers import INT_MAX
 from tallystick.systems.h2.format.values.encode import pack, unpack
 from tallystick.systems.h2.live.files import PageStoreFile
-from tallystick.systems.h2.live.log import PagedInDoubt, PageLog
+from tallystick.systems.h2.live.log import PagedInDoubt, PageLog, int_of
 from tallystick.systems.h2.read.scan import whole_entries
 
 FILE = "log.h2.db"
@@ -35,11 +35,6 @@ BATCH_PAGES = 255
 FIRST_SESSION = 3
 """0 to 2 are the engine's own sessions."""
 _ID_BYTES_MAX = 5
-
-
-def _session_number(value: object) -> int:
-    """Return the number of a session. Raises `TypeError` or `ValueError`."""
-    return integer(value, "session", INT_MIN, INT_MAX)
 
 
 class SessionLog(Uncopied):
@@ -78,7 +73,7 @@ class SessionLog(Uncopied):
 
     def _session(self, session: int) -> int:
         """Return the number that a session of the caller has in the log for its transaction."""
-        session = _session_number(session)
+        session = int_of(session, "session")
         with self._mutex:
             if session not in self._sessions:
                 self._sessions[session] = self._next
@@ -87,7 +82,7 @@ class SessionLog(Uncopied):
 
     def _end(self, session: int) -> int:
         """Return the number as `_session` does; the next transaction gets another one."""
-        session = _session_number(session)
+        session = int_of(session, "session")
         number = self._session(session)
         with self._mutex:
             del self._sessions[session]

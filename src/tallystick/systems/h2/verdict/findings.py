@@ -24,8 +24,6 @@ from tallystick.systems.h2.verdict.losses import lost_with
 
 _NAMES_MAX = 5
 """Names that a message lists."""
-_GROWTH_WARNING = 64
-"""A listed page this many times beyond the end of the file is called damage."""
 _CHAIN_DAMAGES = (TrunkEnd.CHECKSUM, TrunkEnd.WRONG_PREVIOUS, TrunkEnd.CYCLE)
 
 
@@ -241,7 +239,7 @@ def _outside_findings(stream: LogStream, finding: FindingBuilder) -> Iterator[Fi
     last = max((page for _, page in stream.chain.listed()), default=-1)
     if stream.chain.trunks and stream.chain.end is TrunkEnd.OUTSIDE and not stream.lost:
         last = max(last, stream.chain.end_page)
-    if page_count <= last < page_count * _GROWTH_WARNING:
+    if page_count <= last < page_count * layout.GROWTH_MAX:
         yield finding(
             "file-cut-short",
             f"the file ends after page {page_count - 1}, and its log has page {last}: the file was "
@@ -249,7 +247,7 @@ def _outside_findings(stream: LogStream, finding: FindingBuilder) -> Iterator[Fi
             "log and says nothing; what stood after the cut cannot be told",
             offset=page_count * page_size,
         )
-    if last >= page_count * _GROWTH_WARNING:
+    if last >= page_count * layout.GROWTH_MAX:
         yield finding(
             "page-far-outside",
             f"the log lists page {last}, far after the end of the file; opening the "

@@ -17,7 +17,7 @@ from tallystick.systems.jboss.applications.places import Place
 from tallystick.systems.jboss.format.file_names import NEWER
 from tallystick.systems.surroundings import names_beside, open_part
 
-_LISTED_MAX: Final = 5
+LISTED_MAX: Final = 5
 """Files are listed up to this many."""
 
 
@@ -32,7 +32,7 @@ def large_part(place: Place, needs: Needs, extension: str) -> Part:
         return list(filter(None, found))
 
     if odd := odd_of(wanted):
-        why = f"{'; '.join(odd[:_LISTED_MAX])}{' and more' if len(odd) > _LISTED_MAX else ''}: "
+        why = f"{'; '.join(odd[:LISTED_MAX])}{' and more' if len(odd) > LISTED_MAX else ''}: "
         why += (
             f"a start delivers {counted(len(odd), 'large message')} in part, empty, or as another."
         )

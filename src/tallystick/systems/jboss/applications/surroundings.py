@@ -28,7 +28,7 @@ from tallystick.systems.jboss.applications.broker_xml import (
     NOTHING,
     BrokerSettings,
 )
-from tallystick.systems.jboss.applications.large_messages import large_part
+from tallystick.systems.jboss.applications.large_messages import LISTED_MAX, large_part
 from tallystick.systems.jboss.applications.needs import IF_COMMITTED, Known, Needs, needs_of
 from tallystick.systems.jboss.applications.paging import (
     foreign_page,
@@ -79,8 +79,6 @@ _KEPT: Final = {
     ),
 }
 """Where a broker keeps what it has, if in no file -> what follows, and what would decide it."""
-_LISTED_MAX: Final = 5
-"""Queues are listed up to this many."""
 
 
 def surroundings_of(folder: str, extension: str, known: Known) -> Surroundings:
@@ -275,6 +273,6 @@ def _without(counts: Counter[int], queues: dict[int, str] | None) -> Counter[int
 
 def _listed(counts: Counter[int]) -> str:
     """Return queues with their messages, in words: ``queues 7 (150), 9 (1)``."""
-    first = ", ".join(f"{one} ({count:,})" for one, count in sorted(counts.items())[:_LISTED_MAX])
-    more = len(counts) - _LISTED_MAX
+    first = ", ".join(f"{one} ({count:,})" for one, count in sorted(counts.items())[:LISTED_MAX])
+    more = len(counts) - LISTED_MAX
     return f"queue{'s' * (len(counts) > 1)} {first}{f' and {more} more' * (more > 0)}"
