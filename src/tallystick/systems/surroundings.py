@@ -143,6 +143,15 @@ def open_part(path: str) -> ByteSource | None:
     return None
 
 
+def part_bytes(path: str) -> bytes | None:
+    """Return what a file beside the log holds; None if it is not there. Raises as `open_part`."""
+    source = open_part(path)
+    if source is None:
+        return None
+    with source:
+        return bytes(source.data)
+
+
 def is_missing(error: LogUnreadableError) -> bool:
     """Return whether a file or folder cannot be read because it is not there."""
     return isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)

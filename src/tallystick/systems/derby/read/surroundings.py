@@ -32,8 +32,8 @@ from tallystick.systems.protocol import LogSource
 from tallystick.systems.surroundings import (
     alone,
     names_beside,
-    open_part,
     packed_part,
+    part_bytes,
     renamed_part,
 )
 
@@ -123,13 +123,9 @@ def cipher_changes(database: str) -> bool:
 def _properties_of(database: str) -> Mapping[str, str]:
     """Return the properties that a database has; none where they cannot be read."""
     try:
-        source = open_part(f"{database}/{taken_properties(database)}")
+        return properties_in(part_bytes(f"{database}/{taken_properties(database)}") or b"")
     except LogUnreadableError:
         return {}
-    if source is None:
-        return {}
-    with source:
-        return properties_in(bytes(source.data))
 
 
 def taken_properties(database: str) -> str:
@@ -137,12 +133,8 @@ def taken_properties(database: str) -> str:
     names = frozenset(map(logical_name, names_beside(database)))
     if OLD_PROPERTIES not in names:
         return PROPERTIES
-    source = open_part(f"{database}/{PROPERTIES}")
-    if source is None:
-        return OLD_PROPERTIES
-    with source:
-        whole = bytes(source.data).rstrip().endswith(_LAST_LINE)
-    return PROPERTIES if whole else OLD_PROPERTIES
+    data = part_bytes(f"{database}/{PROPERTIES}") or b""
+    return PROPERTIES if data.rstrip().endswith(_LAST_LINE) else OLD_PROPERTIES
 
 
 def started_by(files: LogFiles) -> tuple[str, str] | None:
@@ -212,15 +204,14 @@ def _properties(database: str) -> Part:
     try:
         name = taken_properties(database)
         path = f"{database}/{name}"
-        source = open_part(path)
+        data = part_bytes(path)
     except LogUnreadableError as error:
         text = f"{error}. A boot needs it."
         return Part(name, path, _LAYOUT, why=text, answer=Answer.CANNOT_TELL)
-    if source is None:
+    if data is None:
         text = f"{PROPERTIES} is missing: Derby does not find the database (XJ004, XBM0A)."
         return Part(name, path, _LAYOUT, there=False, why=text, answer=Answer.REFUSES)
-    with source:
-        found = properties_in(bytes(source.data))
+    found = properties_in(data)
     lacking = next((one for one in _REQUIRED if one not in found), None)
     if lacking is not None:
         text = f"{name} does not have the property {lacking}: the database does not boot (XCY03)."

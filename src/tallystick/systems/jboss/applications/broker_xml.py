@@ -18,7 +18,7 @@ from xml.parsers.expat import errors
 
 from tallystick.errors import LogUnreadableError
 from tallystick.storage.source import folder_above, same_place
-from tallystick.systems.surroundings import open_part
+from tallystick.systems.surroundings import part_bytes
 
 FILE_NAME: Final = "broker.xml"
 _COMMENT: Final = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
@@ -61,14 +61,12 @@ def broker_settings(broker: str, folder: str) -> BrokerSettings:
     above, elsewhere, damaged = folder_above(broker), "", BrokerSettings()
     for path, home in ((f"{broker}/{FILE_NAME}", broker), (f"{above}/etc/{FILE_NAME}", above)):
         try:
-            source = open_part(path)
+            data = part_bytes(path)
         except LogUnreadableError as error:
             damaged = BrokerSettings(path, damage=f"{error}: {_NO_START}")
             continue
-        if source is None:
+        if data is None:
             continue
-        with source:
-            data = bytes(source.data)
         text, damage = _with_included(path, _COMMENT.sub("", _text(data)))
         named_there = [(part, _filled_in(one)) for part, one in _FOLDER.findall(text)]
         folders = {part: _below(home, one) for part, one in named_there if "${" not in one}
@@ -91,15 +89,14 @@ def _with_included(path: str, text: str) -> tuple[str, str]:
         if name.startswith(("/", "file:")):
             continue
         try:
-            source = open_part(f"{folder_above(path)}/{name}")
+            data = part_bytes(f"{folder_above(path)}/{name}")
         except LogUnreadableError as error:
             damage = f"{error}: {_NO_START}"
             continue
-        if source is None:
+        if data is None:
             damage = damage or f"{FILE_NAME} includes {name}, which is not there: {_NO_START}"
             continue
-        with source:
-            text += _COMMENT.sub("", _text(bytes(source.data)))
+        text += _COMMENT.sub("", _text(data))
     return text, damage
 
 

@@ -27,7 +27,7 @@ from tallystick.systems.jboss.format.pages import (
     contents_of,
     messages_of,
 )
-from tallystick.systems.surroundings import names_beside, open_part, unlisted
+from tallystick.systems.surroundings import names_beside, open_part, part_bytes, unlisted
 
 _ADDRESS: Final = "address.txt"
 """What a folder of pages has, or a start passes over it."""
@@ -75,7 +75,7 @@ def held_in(folders: dict[str, list[str]], needs: Needs, queues: dict[int, str])
         # Queues that are not known are as many as may be.
         own = [one for one, named in queues.items() if named == address] or list(queues) or [0]
         for page, name in zip(numbers, pages, strict=True):
-            one = _page(f"{below}/{name}")
+            one = contents_of(_data(f"{below}/{name}"))
             counts.append(one.messages)
             if page == numbers[0]:
                 found.first = one.first
@@ -92,11 +92,7 @@ def held_in(folders: dict[str, list[str]], needs: Needs, queues: dict[int, str])
 
 def _other_address(page: str, address: str, queues: dict[int, str]) -> str:
     """Return the address of a queue that the first message is for, if none of them has this one."""
-    source = open_part(page)
-    if source is None:
-        return ""
-    with source:
-        first = next(messages_of(source.data), None)
+    first = next(messages_of(_data(page)), None)
     bound = [queues[one] for one in (first.queues if first else ()) if one in queues]
     # Of a queue for many addresses it may be another one.
     if not bound or address in bound or any(sign in one for one in bound for sign in "#*"):
@@ -141,16 +137,13 @@ def paged_messages(folder: str, left: Counter[str]) -> Iterator[tuple[int, Paged
             if not (found := re.fullmatch(r"(\d+)\.page", name)):
                 continue
             try:
-                source = open_part(f"{below}/{name}")
+                data = _data(f"{below}/{name}")
             except LogUnreadableError:
                 left["pages, not readable"] += 1
                 continue
-            if source is None:
-                continue
-            with source:
-                if not contents_of(source.data).whole:
-                    left["pages cut within a message"] += 1
-                yield from ((int(found[1]), one) for one in messages_of(source.data))
+            if not contents_of(data).whole:
+                left["pages cut within a message"] += 1
+            yield from ((int(found[1]), one) for one in messages_of(data))
 
 
 def foreign_page(place: Place, pages: dict[str, list[str]]) -> Part | None:
@@ -346,17 +339,10 @@ def _left(page: int, one: PageContents, own: Iterable[int], needs: Needs) -> dic
     }
 
 
-def _page(path: str) -> PageContents:
-    source = open_part(path)
-    if source is None:
-        return PageContents(0, True, {})
-    with source:
-        return contents_of(source.data)
+def _data(path: str) -> memoryview:
+    """Return what a file holds; nothing where it is not there."""
+    return memoryview(part_bytes(path) or b"")
 
 
 def _text(path: str) -> str:
-    source = open_part(path)
-    if source is None:
-        return ""
-    with source:
-        return bytes(source.data).decode("utf-8", "replace").strip()
+    return str(_data(path), "utf-8", "replace").strip()
