@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tallystick.storage.source import logical_name
 from tallystick.systems.jboss.format.bodies import PACKED_MAGIC
@@ -73,12 +73,8 @@ def object_file(path: str) -> ObjectFile | None:
     """Return what a path names."""
     *folders, name = path.split("/")
     hashed = _HASHED.fullmatch(folders[-1]) if folders else None
-    found = _object_file(path, folders[: len(folders) - bool(hashed)], name, hashed=bool(hashed))
-    return replace(found, hash_folder=int(hashed[1])) if hashed and found else found
-
-
-def _object_file(path: str, folders: list[str], name: str, *, hashed: bool) -> ObjectFile | None:
-    own = len(folders)
+    number = int(hashed[1]) if hashed else None
+    own = len(folders) - bool(hashed)
     expired = bool(own) and folders[own - 1] == _EXPIRED
     own -= expired
     # The last one: what a folder above the store is called is for people to choose.
@@ -91,14 +87,14 @@ def _object_file(path: str, folders: list[str], name: str, *, hashed: bool) -> O
     if found is not None:
         uid, shadow, hidden = found.groups()
         uid = uid.replace("_", ":")
-        return ObjectFile(
-            store, type_name, uid, bool(shadow), bool(hidden), expired, named != usual
-        )
+        misnamed = named != usual
+        marks = bool(shadow), bool(hidden), expired, misnamed
+        return ObjectFile(store, type_name, uid, *marks, number)
     within = _WITHIN.search(name)
-    if not type_name.startswith(ACTION) or (within is None and not hashed):
+    if not type_name.startswith(ACTION) or (within is None and number is None):
         return None
     uid = within[0].lower().replace("_", ":") if within else ""
-    return ObjectFile(store, type_name, uid, False, False, expired, misnamed=True)
+    return ObjectFile(store, type_name, uid, False, False, expired, True, number)
 
 
 def _begins_type(folder: str) -> bool:
