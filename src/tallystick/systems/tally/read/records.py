@@ -42,12 +42,14 @@ from tallystick.systems.tally.format.layout import (
 from tallystick.systems.tally.format.sealing import KeyMissingError, payload_bytes
 from tallystick.systems.tally.read.decision import Case
 from tallystick.systems.tally.read.scan import Step
-from tallystick.systems.tally.read.walk import Place
 
 _MIXED = CODES | TRANSACTIONS | GTRIDS
 """Columns of groups with records of several codes, of transactions or decisions."""
 _LOOSE = frozenset({Code.APPEND.value, Code.ADD.value, Code.UPDATE.value, Code.DELETE.value})
 """Codes of records that, outside of transactions, change something as soon as they are written."""
+
+_Head = tuple[int, int, int, int, int | None]
+"""Of a group: its offset, length, first LSN, number of records and time."""
 
 
 # -- groups -------------------------------------------------------------------------------
@@ -99,19 +101,20 @@ def records_of(
         yield placed_record(file, place, length, row, attributes)
 
 
-def envelope_record(file: str, header: GroupHeader, outcome: Outcome, **extra: Any) -> Record:
-    """Return a record that stands for a whole group whose content cannot be read."""
+def _unread(path: str, outcome: Outcome, head: _Head, **extra: Any) -> Record:
+    """Return a record that stands for groups of which the content cannot be read."""
+    offset, length, lsn, records, time = head
     return Record(
         SYSTEM_NAME,
-        file,
-        header.offset,
-        header.length,
+        path,
+        offset,
+        length,
         outcome,
         Kind.UNKNOWN,
         "group",
-        sequence=header.first_lsn,
-        time=header.time_us,
-        attributes={"group": header.offset, "records": header.count, **extra},
+        sequence=lsn,
+        time=time,
+        attributes={"group": offset, "records": records, **extra},
     )
 
 
@@ -194,36 +197,24 @@ def step_records(step: Step, key: bytes | None) -> Iterator[Record]:
     header, place = step.place.header, step.place
     path = step.file.path
     if place.is_hole:
-        yield _hole(path, place)
+        # Bytes where groups were, and none can be told.
+        lost = (place.offset, place.end - place.offset, place.lsn, place.lost, None)
+        yield _unread(path, Outcome.CORRUPT, lost, reason=place.reason)
         return
     if header is None or place.case is Case.END or place.end == place.offset:
         return
+    head = (header.offset, header.length, header.first_lsn, header.count, header.time_us)
     if place.case in (Case.CORRUPT, Case.TORN):
         outcome = Outcome.CORRUPT if place.case is Case.CORRUPT else Outcome.TORN
-        yield envelope_record(path, header, outcome, reason=place.reason)
+        yield _unread(path, outcome, head, reason=place.reason)
         return
     try:
         payload = step.view.payload(header)
         yield from records_of(path, payload, header, key, salvaged=step.after_damage)
     except KeyMissingError:
-        yield envelope_record(path, header, Outcome.VALID, encrypted=True)
+        yield _unread(path, Outcome.VALID, head, encrypted=True)
     except CorruptLogError as error:
-        yield envelope_record(path, header, Outcome.CORRUPT, reason=str(error))
-
-
-def _hole(path: str, place: Place) -> Record:
-    """Return a record that stands for bytes where groups were, and none can be told."""
-    return Record(
-        SYSTEM_NAME,
-        path,
-        place.offset,
-        place.end - place.offset,
-        Outcome.CORRUPT,
-        Kind.UNKNOWN,
-        "group",
-        sequence=place.lsn,
-        attributes={"group": place.offset, "records": place.lost, "reason": place.reason},
-    )
+        yield _unread(path, Outcome.CORRUPT, head, reason=str(error))
 
 
 def require_key(step: Step, key: bytes | None) -> None:
