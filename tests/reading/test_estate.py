@@ -176,6 +176,20 @@ def _gravity(answer: Answer) -> int:
     return [Answer.SAFE, Answer.CANNOT_TELL, Answer.LOSES].index(answer)
 
 
+def test_of_several_logs_in_a_folder_only_the_damaged_one_counts_as_damaged(
+    tmp_path: Path,
+) -> None:
+    root = damaged_decision(tmp_path / "estate")
+    for name in ("part1.tlog.gz", "part2.tlog.gz"):
+        whole = EXAMPLES / "orphan" / "bitronix" / name
+        shutil.copy(whole, root / "bitronix" / name.replace("part", "other"))
+    found = explain(root)
+    assert found.estate is not None
+    logs = {line.judgement.reason: line.logs for line in found.estate.lines}
+    assert logs["log-unread"] == (("bitronix", f"{root}/bitronix/part"),)
+    assert "decision-unread" in logs
+
+
 def test_every_reason_of_an_estate_occurs() -> None:
     shown = {name.partition(" ")[0] for name in TABLE} | {"too-many", "later-commit-missing"}
     assert set(REASONS) - set(NO_REASONS) == shown

@@ -226,7 +226,7 @@ class Gatherer:
         self.systems[log] = reading.source.system
         if own is not None:
             self._own[log] = own
-        self.add_unread(findings)
+        self.add_unread(findings, log)
         if self.too_many:
             return
         for one in _known_transactions(reading):
@@ -237,11 +237,14 @@ class Gatherer:
                 self.estate.clear()
                 return
 
-    def add_unread(self, findings: Iterable[Finding]) -> None:
-        """Note the logs of which findings say that not all can be read."""
+    def add_unread(self, findings: Iterable[Finding], log: str = "") -> None:
+        """Note what findings say cannot all be read: their logs, or ``log``, if they are of one.
+
+        A finding of a system names the folder alone, which may hold several logs.
+        """
         for one in findings:
             if hides_records(one.system, one.code, one.severity):
-                self.estate.damaged.add(one.log)
+                self.estate.damaged.add(log or one.log)
 
     def add_closed(self) -> None:
         """Add the closed decisions that the logs of coordinators have forgotten."""
