@@ -116,6 +116,8 @@ def batches_of(
     Raises:
         FileShrankError: After the last batch: a file lost bytes while it was read.
     """
+    from tallystick.arrow.columns import sliced
+
     source = reading.source
     wanted = schema or schemas.RECORDS
     if table == "records":
@@ -128,7 +130,7 @@ def batches_of(
             named = _named(batch, source)
             if condition is not None:
                 named = condition.narrowed(named, wanted)
-            yield from _pieces(schemas.plain(named, wanted), rows)
+            yield from sliced(schemas.plain(named, wanted), rows)
     else:
         for batch in _other_batches(reading, table, split, rows, judged):
             yield _named(batch, source)
@@ -279,11 +281,6 @@ def _named(batch: pa.RecordBatch, source: LogSource) -> pa.RecordBatch:
     name = whole_text(log_name(source))
     names = pyarrow.array([name] * batch.num_rows, pyarrow.string())
     return batch.set_column(batch.schema.get_field_index("log"), "log", names)
-
-
-def _pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
 
 
 def _small_rows(reading: LogReading, table: str, judged: Judging) -> Iterable[dict[str, Any]]:
