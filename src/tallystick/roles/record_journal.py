@@ -152,7 +152,7 @@ class RecordJournal(Protocol):
         ...
 
     def live_records(self) -> Iterator[JournalRecord]:
-        """Yield adds and updates of live ids, in log order."""
+        """Yield adds and updates of live ids; those of an id in the order of their effect."""
         ...
 
     def prepared(self) -> Sequence[PreparedTransaction]:

@@ -146,7 +146,7 @@ class AsyncJournal(BaseJournal):
     # that are left at the same time.
 
     def live_records(self) -> AsyncIterator[JournalRecord]:
-        """Read the adds and updates of live ids from the files, in log order."""
+        """Read adds and updates of live ids from the files; those of an id as they took effect."""
         return _in_threads(self._engine.live_records)
 
     def replay(

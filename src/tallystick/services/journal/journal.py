@@ -107,7 +107,7 @@ class Journal(BaseJournal, Closing):
     # -- reading ------------------------------------------------------------------------
 
     def live_records(self) -> Iterator[JournalRecord]:
-        """Read the adds and updates of live ids from the files, in log order."""
+        """Read adds and updates of live ids from the files; those of an id as they took effect."""
         return self._engine.live_records()
 
     def replay(self, from_lsn: int = 0, from_time: float | None = None) -> Iterator[NumberedRecord]:

@@ -76,8 +76,9 @@ class Reclaimer:
             state.advance_checkpoint(min(checkpoint_lsn, appender.at.durable_lsn + 1))
             needed = state.needed_from()
             keep = appender.at.segment if needed is None else needed
+            keep = min([keep, *self._pins, *(one for one in keep_from if one is not None)])
             freed = appender.free_before(
-                min([keep, *self._pins, *(one for one in keep_from if one is not None)]),
+                state.freeable_before(keep),
                 checkpoint_lsn=state.checkpoint_lsn,
                 next_transaction=state.next_transaction,
                 next_key=state.next_key,
@@ -99,13 +100,17 @@ def open_work(state: LogState, before: int) -> list[Bundle]:
 
 
 def _open_work(state: LogState, before: int) -> Iterator[list[UnplacedRecord]]:
-    for gtrid, decision in state.decisions.items():
-        if decision.segment < before:
+    for gtrid in {**state.decisions, **state.heuristics}:
+        decision, outcome = state.decisions.get(gtrid), state.heuristics.get(gtrid)
+        records = []
+        if outcome is not None and outcome[0] < before:
+            records.append(heuristic_record(gtrid, outcome[1]))
+        # After an outcome, which closes a decision that stands before it.
+        if decision is not None and (records or decision.segment < before):
             body = encode_decision(decision.resources, decision.time_us)
-            yield [UnplacedRecord(Code.DECISION, body, gtrid=gtrid)]
-    for gtrid, (segment, names) in state.heuristics.items():
-        if segment < before:
-            yield [heuristic_record(gtrid, names)]
+            records.append(UnplacedRecord(Code.DECISION, body, gtrid=gtrid))
+        if records:
+            yield records
     for number, entry in state.pending.items():
         if entry.segment < before:
             records = [UnplacedRecord(Code.PERSISTING, entry.body, key=number)]

@@ -8,7 +8,7 @@ open (prepared, decided, pending), so memory grows with open work, not with the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeAlias
 
@@ -106,6 +106,8 @@ class LogState:
             later ones may have again, and what is missing, in words.
         next_transaction: no smaller number of a transaction is free.
         next_key: no smaller number of an entry is free.
+        early_deletes: segments of deletes of committed transactions, each with a later segment
+            that has a record which it deletes: that record must not outlive it.
     """
 
     def __init__(self, first_segment: int = 1, checkpoint_lsn: int = 0) -> None:
@@ -120,6 +122,7 @@ class LogState:
         self.incomplete: Incomplete = {}
         self.next_transaction = 1
         self.next_key = 1
+        self.early_deletes: set[tuple[int, int]] = set()
         self._live_in: Counter[int] = Counter()
         self.plain_lsns: dict[int, int] = {}
 
@@ -212,16 +215,24 @@ class LogState:
         ]
         return min(needed, default=None)
 
+    def freeable_before(self, segment: int) -> int:
+        """Return the greatest segment up to ``segment`` below which all may go at once.
+
+        A delete of a transaction may stand before what it deletes, which was written, or moved by
+        compaction, before the commit. Without the delete it would be live again.
+        """
+        for delete, last in sorted(self.early_deletes, reverse=True):
+            if delete < segment <= last:
+                segment = delete
+        return segment
+
     def forget_before(self, segment: int) -> None:
         """Forget the segments below ``segment``: their files are freed."""
         self.first_segment = segment
+        self.early_deletes = {one for one in self.early_deletes if one[1] >= segment}
         for counts in (self._live_in, self.plain_lsns):
             for old in [one for one in counts if one < segment]:
                 del counts[old]
-
-    def live_lsns(self) -> Iterator[tuple[int, Element]]:
-        """Yield the live elements with their LSN."""
-        return ((one.lsn, one) for elements in self.live.values() for one in elements)
 
     # -- journal ------------------------------------------------------------------------
 
@@ -245,7 +256,9 @@ class LogState:
     def take(self, one: Element) -> None:
         """Apply an element that is committed."""
         if one.code == Code.APPEND:
-            self.plain_lsns[one.segment] = one.lsn
+            # Of a transaction it may stand before others of its segment.
+            lsn = self.plain_lsns.get(one.segment, 0)
+            self.plain_lsns[one.segment] = max(lsn, one.lsn)
             return
         if one.key is None:
             return
@@ -254,6 +267,8 @@ class LogState:
             for old in before:
                 self._live_in[old.segment] -= 1
                 self.live_bytes -= old.size
+                if old.segment > one.segment:
+                    self.early_deletes.add((one.segment, old.segment))
             before = ()
             self.live.pop(one.key, None)
         if one.code != Code.DELETE:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from tallystick.errors import LogUnreadableError, TransactionUsageError
 from tallystick.records import Xid
@@ -23,7 +23,7 @@ from tallystick.roles import (
 )
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
-from tallystick.systems.tally.format.columns import UnplacedRecord
+from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.items import Bundle, UnplacedEnding, transaction_number
 from tallystick.systems.tally.live.read_back import live_rows
@@ -135,14 +135,18 @@ class TallyRecordJournal(TallyRole[AnyLog]):
         return self.log.submit(Bundle((record,)) if unprepared else record)
 
     def live_records(self) -> Iterator[JournalRecord]:
-        """Yield adds and updates of live ids, in log order; they are read from the files."""
+        """Yield adds and updates of live ids, in log order; they are read from the files.
+
+        Those of one id are in the order in which they took effect: where that is another one, when
+        the last of them is read.
+        """
         return self._live_records(self._live_lsns())
 
-    def _live_records(self, wanted: set[int]) -> Iterator[JournalRecord]:
+    def _live_records(self, wanted: dict[int, _Lsns | None]) -> Iterator[JournalRecord]:
         with self.log.hold(self.log.first_segment):
             for left in reversed(range(_ATTEMPTS)):
                 self.log.flush()  # of other threads' changes some may not be in a file yet
-                rows = live_rows(self.log, wanted)
+                rows = _as_they_took_effect(live_rows(self.log, wanted), wanted)
                 try:
                     first = list(itertools.islice(rows, 1))
                     break
@@ -153,9 +157,12 @@ class TallyRecordJournal(TallyRole[AnyLog]):
                         raise
             yield from (_journal_record(row.record) for row in itertools.chain(first, rows))
 
-    def _live_lsns(self) -> set[int]:
+    def _live_lsns(self) -> dict[int, _Lsns | None]:
+        """Return the LSNs of live elements; with all of its id where their order is another one."""
         with self.log.state() as state:
-            return {one.lsn for _, one in state.live_lsns()}
+            every = [tuple([one.lsn for one in elements]) for elements in state.live.values()]
+        ordered = ((one, None if list(one) == sorted(one) else one) for one in every)
+        return {lsn: order for lsns, order in ordered for lsn in lsns}
 
     def in_doubt(self) -> Mapping[int, bytes]:
         """Return the extra data of each prepared transaction, by number; reads no bodies."""
@@ -174,6 +181,7 @@ class TallyRecordJournal(TallyRole[AnyLog]):
 
 _ATTEMPTS: Final = 10
 """Times that live records are looked for while they are moved."""
+_Lsns: TypeAlias = tuple[int, ...]
 
 _STEPS: dict[int, StepKind] = {
     Code.APPEND: StepKind.APPEND,
@@ -181,6 +189,19 @@ _STEPS: dict[int, StepKind] = {
     Code.UPDATE: StepKind.UPDATE,
     Code.DELETE: StepKind.DELETE,
 }
+
+
+def _as_they_took_effect(rows: Iterator[Row], orders: Mapping[int, _Lsns | None]) -> Iterator[Row]:
+    """Yield rows in log order, those of an id with an order of its own together, in that one."""
+    waiting: dict[int, Row] = {}
+    for row in rows:
+        order = orders[row.lsn]
+        if order is None:
+            yield row
+            continue
+        waiting[row.lsn] = row
+        if row.lsn == max(order):
+            yield from map(waiting.pop, order)
 
 
 def _journal_record(record: UnplacedRecord) -> JournalRecord:

@@ -40,7 +40,7 @@ from tallystick.systems.tally.read.state import (
     OpenTransaction,
 )
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _SUFFIX: Final = ".state"
 _SEGMENTS: Final = 2
 """Segments that are begun between two copies, at least."""
@@ -128,6 +128,7 @@ def _taken(
     numbers = [segment, next_lsn, state.first_segment, state.checkpoint_lsn]
     numbers += [state.next_transaction, state.next_key]
     lines: list[Any] = [numbers, list(state.plain_lsns.items()), list(state.incomplete.items())]
+    lines.append(list(state.early_deletes))
     lines.append([[number, *_transaction(one)] for number, one in state.open.items()])
     lines.append(
         [
@@ -203,6 +204,7 @@ def _known(data: bytes, identity: bytes | None) -> Known:
     state.next_transaction, state.next_key = next_transaction, next_key
     state.plain_lsns, state.incomplete = dict(next(lines)), {}
     state.incomplete.update((lsn, (number, holes)) for lsn, (number, holes) in next(lines))
+    state.early_deletes = {(delete, last) for delete, last in next(lines)}
     for number, first, elements, counts, ending in next(lines):
         state.open[number] = OpenTransaction(
             first, [Element(*one) for one in elements], dict(counts), ending and _ending(*ending)
