@@ -150,6 +150,23 @@ def test_prepared_branch_stays_in_doubt_until_it_is_settled(tmp_path: Path) -> N
     assert (branch.state, branch.attributes["phases"]) == (State.COMMITTED, 2)
 
 
+def test_open_transactions_are_the_same_once_the_log_is_open_again(tmp_path: Path) -> None:
+    folder = str(tmp_path / "log")
+    with LogToFile(folder) as log:
+        numbers = [log.begin(), log.begin(Xid(1, b"g", b"b")), log.begin(internal=True)]
+        for version, number in enumerate([*numbers, *numbers]):
+            log.log(number, insert(version), row("open"))
+        log.prepare(numbers[1])
+        log.begin()
+        before = log.open_transactions
+    for _ in range(3):
+        with LogToFile(folder) as log:
+            assert log.open_transactions == before
+            log.checkpoint()
+            log.log(numbers[0], insert(9), row("after the checkpoint"))
+            before = log.open_transactions
+
+
 def test_compensated_work_is_no_change(tmp_path: Path) -> None:
     with LogToFile(str(tmp_path / "log")) as log:
         number = log.begin()

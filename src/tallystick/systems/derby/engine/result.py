@@ -15,7 +15,13 @@ from tallystick.systems.derby.format.field_types import Container
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction in the table while recovery redoes the log."""
+    """A transaction in the table while recovery redoes the log, or of a log that is open.
+
+    Attributes:
+        first: the instant of its first record.
+        last: that of its last one; of a boot, of the last one that redo looks at.
+        records: their number, the first one and a prepare record among them; of a boot likewise.
+    """
 
     number: int
     first: int

@@ -211,7 +211,7 @@ class LogToFile(Closing):
             number, self._next = self._next, self._next + 1
             first = self._append(encode_body(_BEGIN, number, operation))
             internal = status == operations.STATUS_INTERNAL
-            self._table[number] = OpenTransaction(number, first, first, internal, xid)
+            self._table[number] = OpenTransaction(number, first, first, internal, xid, records=1)
         return number
 
     def log(self, number: int, operation: bytes, optional: bytes = b"") -> int:
@@ -285,6 +285,7 @@ class LogToFile(Closing):
             one = self._transaction(number)
             operation = encode_end(status, one.xid)
             one.last = self._append(encode_body(group, number, operation))
+            one.records += 1
             if status == operations.STATUS_PREPARED:
                 one.prepared = True
             else:

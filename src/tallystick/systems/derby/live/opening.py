@@ -13,7 +13,7 @@ lose data these are stricter, within the format (docs/systems/derby.md):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -31,10 +31,12 @@ from tallystick.systems.derby.format.layout import (
     FLAG_BETA,
     HEADER_SIZE,
     Control,
+    Group,
     instant_text,
     make_instant,
     split_instant,
 )
+from tallystick.systems.derby.format.record_body import decode_transaction
 from tallystick.systems.derby.live.files import LogFolder, corrupt
 from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.scan import LogScan
@@ -89,6 +91,7 @@ def open_log(
         end = _end(log, recovery, folder)
         if ordered:
             _refuse_loss(log, recovery, folder)
+        _complete(recovery.table, log, recovery)
         next_transaction = _highest(log, recovery) + 1
     number, position = split_instant(end)
     folder.remove_after(number)
@@ -141,6 +144,17 @@ def _control(log: LogFiles) -> Control:
         if isinstance(found := control.content_or_error(), Control):
             return found
     return Control(0)
+
+
+def _complete(table: Mapping[int, OpenTransaction], log: LogFiles, recovery: Recovery) -> None:
+    """Count what open transactions had logged before the last checkpoint: redo passes over it."""
+    for scanned in ForwardScan(log, recovery.start) if table else ():
+        if scanned.envelope.instant >= recovery.redo_mark:
+            return
+        one = table.get(scanned.decoded(decode_transaction) or 0)
+        if one is not None and not scanned.group & (Group.FIRST | Group.PREPARE):
+            one.last = max(one.last, scanned.place)
+            one.records += 1
 
 
 def _highest(log: LogFiles, recovery: Recovery) -> int:
