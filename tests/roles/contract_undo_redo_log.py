@@ -15,7 +15,12 @@ from typing import Any
 
 import pytest
 
-from tallystick.errors import LogClosedError, LogLockedError, TallystickError
+from tallystick.errors import (
+    LogClosedError,
+    LogLockedError,
+    TallystickError,
+    TransactionUsageError,
+)
 from tallystick.roles import UndoRedoLog
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
@@ -341,6 +346,33 @@ class UndoRedoLogContract(SurvivalContract):
         log = self._reopened(log, tmp_path)
         assert not log.in_doubt()
         assert recovered(log).rows == {(TABLE, 3): b"x"}
+        log.close()
+
+    @pytest.mark.parametrize("at_once", [False, True])
+    def test_session_with_the_number_of_one_in_doubt_decides_nothing_of_it(
+        self, tmp_path: Path, at_once: bool
+    ) -> None:
+        log = self.open_log(str(tmp_path / "log"))
+        log.log_row(3, TABLE, 1, b"in doubt")
+        log.prepare_commit(3, "branch").wait()
+        log = self._reopened(log, tmp_path)
+        with contextlib.suppress(TransactionUsageError):  # or it has another number in the log
+            if at_once:
+                log.commit_rows(3, {(TABLE, 2): b"of another"})
+            else:
+                log.log_truncate(3, TABLE + 1)
+                log.log_row(3, TABLE, 2, b"of another")
+                log.commit(3).wait()
+        with contextlib.suppress(TransactionUsageError):
+            log.rollback(3).wait()
+        for _ in range(2):
+            assert [one.name for one in log.in_doubt()] == ["branch"]
+            assert (TABLE, 1) not in recovered(log).rows
+            log = self._reopened(log, tmp_path)
+        log.settle("branch", commit=True).wait()
+        assert recovered(log).rows[TABLE, 1] == b"in doubt"
+        log.commit_rows(3, {(TABLE, 3): b"free again"})
+        assert recovered(log).rows[TABLE, 3] == b"free again"
         log.close()
 
     def test_prepared_work_survives_the_dropping_of_sections(self, tmp_path: Path) -> None:

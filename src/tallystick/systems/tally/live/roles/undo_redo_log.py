@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tallystick.arguments import integer, text
-from tallystick.errors import LogWriteError
+from tallystick.errors import LogWriteError, TransactionUsageError
 from tallystick.roles import InDoubt, RecoveryHandler, Role, Ticket, branch_of, checked_rows
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
@@ -37,7 +37,8 @@ _ROWS = (Code.REDO_ADD, Code.REDO_REMOVE, Code.TRUNCATE)
 class TallyUndoRedoLog(TallyRole[TallyLog]):
     """Undo images, redo rows and in-doubt transactions in one native log.
 
-    Sessions that were open when the log was last closed, and had not prepared, are rolled back.
+    Sessions that were open when the log was last closed, and had not prepared, are rolled back. The
+    number of one that is in doubt is refused (`TransactionUsageError`) until it is decided.
     """
 
     role = Role.UNDO_REDO_LOG
@@ -45,6 +46,8 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
     def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL, owner: str = "") -> None:
         super().__init__(log, fs=fs, owner=owner)
         self.roll_back_open()
+        self._left = {one.session for one in self.in_doubt()}
+        """Sessions in doubt that an earlier owner of the log has left."""
         self._unprepared: dict[int, int] = {}
         """Sessions that have logged rows, and not prepared, with the section of their first row."""
         self._section = self.log.checkpoint_lsn
@@ -68,6 +71,21 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
     def row_max(self) -> int:
         """The size in bytes of the longest row that fits in a segment."""
         return self.log.capacity - ROW_BYTES
+
+    def _session(self, session: int) -> int:
+        """Return the number of a session.
+
+        Raises:
+            TransactionUsageError: it is that of one in doubt, whose rows would be decided with it.
+        """
+        number = transaction_number(session)
+        if number in self._left and any(one.session == number for one in self.in_doubt()):
+            raise TransactionUsageError(
+                f"session {number} is in doubt since before the log was opened",
+                file=self.log.path,
+                advice="Decide it by its name with settle, or take another number",
+            )
+        return number
 
     def _kept_rows(self) -> Iterator[Row]:
         self.log.flush()
@@ -93,7 +111,7 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
 
     def log_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
         """Log changed rows by table and key, in order, in as few groups as possible."""
-        own = transaction_number(session)
+        own = self._session(session)
         self.log.refusals.require_room()
         self._unprepared.setdefault(own, self._section)
         records = [row_record(own, *place, row) for place, row in checked_rows(rows).items()]
@@ -105,7 +123,7 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         rows = checked_rows(rows)
         size = size_of_rows(rows)
         if size <= self.log.group_bytes:
-            self.log.commit(CommittedRows(transaction_number(session), rows, size), size)
+            self.log.commit(CommittedRows(self._session(session), rows, size), size)
             return
         self.log_rows(session, rows)
         since = self._unprepared[session]
@@ -118,25 +136,32 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
     def log_truncate(self, session: int, table: int) -> None:
         """Log that all rows of the table are removed."""
         body = encode_row(integer(table, "table", TABLE_MIN, TABLE_MAX))
-        self._unprepared.setdefault(transaction_number(session), self._section)
+        self._unprepared.setdefault(self._session(session), self._section)
         self.log.submit(UnplacedRecord(Code.TRUNCATE, body, session), sync=False)
 
     def prepare_commit(self, session: int, name: str) -> Ticket:
         """Record durably that the session's transaction can commit, under this name."""
         name = text(name, "name")
-        ending = UnplacedEnding(Code.PREPARE, session, branch_of(name), name.encode())
+        number = self._session(session)
+        ending = UnplacedEnding(Code.PREPARE, number, branch_of(name), name.encode())
         ticket = self.log.submit(ending)
         self._unprepared.pop(session, None)
         return ticket
 
     def commit(self, session: int) -> Ticket:
         """Commit what the session has logged since it last ended."""
-        self._unprepared.pop(transaction_number(session), None)
+        return self._commit(self._session(session))
+
+    def _commit(self, session: int) -> Ticket:
+        self._unprepared.pop(session, None)
         return self.log.submit(UnplacedEnding(Code.COMMIT, session))
 
     def rollback(self, session: int) -> Ticket:
         """Give up what the session has logged since it last ended."""
-        record = UnplacedRecord(Code.ROLLBACK, b"", transaction_number(session))
+        return self._rollback(self._session(session))
+
+    def _rollback(self, session: int) -> Ticket:
+        record = UnplacedRecord(Code.ROLLBACK, b"", session)
         if session not in self._unprepared:
             return self.log.submit(record)
         self._unprepared.pop(session, None)
@@ -209,7 +234,7 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
             KeyError: no transaction of that name is in doubt.
         """
         session = {one.name: one.session for one in self.in_doubt()}[name]
-        return self.commit(session) if commit else self.rollback(session)
+        return self._commit(session) if commit else self._rollback(session)
 
 
 def _pieces(records: list[UnplacedRecord], limit: int) -> Iterator[tuple[UnplacedRecord, ...]]:
