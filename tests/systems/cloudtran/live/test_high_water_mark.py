@@ -228,6 +228,21 @@ def test_zapping_leaves_nothing_to_be_missed(closed: Path) -> None:
         assert not numbers(log)
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_zapping_uses_no_number_again(tmp_path: Path, killed: bool) -> None:
+    folder, copy = tmp_path / "log", tmp_path / "copy"
+    with opened(folder) as log:
+        before = write(log, 3)
+        shutil.copytree(folder, copy)
+    place = copy if killed else folder
+    with opened(place, zap=True) as log:
+        assert not numbers(log)
+        assert write(log) == [max(before) + 1]
+    with opened(place) as log:
+        assert numbers(log) == [max(before) + 1]
+        assert read_mark(LOCAL, str(place), "log").sequence >= 4
+
+
 def test_a_mark_of_an_earlier_version_misses_nothing(closed: Path) -> None:
     (closed / MARK).write_bytes(_old_mark(3, 9, 6))
     log_files(closed)[0].unlink()

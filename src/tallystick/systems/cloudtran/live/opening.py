@@ -78,11 +78,13 @@ def _make_durable(fs: FileSystem, folder: str, settings: LogSettings) -> None:
 
 
 def _zap(fs: FileSystem, folder: str, settings: LogSettings) -> None:
-    mark = read_mark(fs, folder, settings.file_base_name)
-    if mark.kept:
-        mark = replace(mark, kept=mark.sequence + 1)
-        write_mark(fs, folder, settings.file_base_name, mark)
-    for file in log_files(fs, folder, settings):
+    """Delete the files, once the mark has the numbers that they have used."""
+    files = log_files(fs, folder, settings)
+    if not files:
+        return
+    used = recover(fs, folder, replace(settings, on_damage="report")).mark
+    write_mark(fs, folder, settings.file_base_name, replace(used, kept=used.sequence + 1))
+    for file in files:
         fs.remove(file.path)
     fs.sync_dir(folder)
 
