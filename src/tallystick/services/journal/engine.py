@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from tallystick.arguments import DataClass, bodies_of
 from tallystick.errors import UnsupportedFormatError
@@ -84,6 +84,16 @@ def open_engine(
     )
 
 
+@runtime_checkable
+class _Refusing(Protocol):
+    """A `RecordJournal` that can refuse a record after it was submitted, and goes on."""
+
+    @property
+    def refused(self) -> int:
+        """Return how many it has refused."""
+        ...
+
+
 class RecordJournalEngine(Uncopied):
     """A `JournalEngine` over any `RecordJournal`: what a historic log can do of it.
 
@@ -94,6 +104,7 @@ class RecordJournalEngine(Uncopied):
     def __init__(self, path: str, role: RecordJournal) -> None:
         self._path = path
         self._role = role
+        self._refused = 0
         self._lock = threading.Lock()
         self.add, self.update, self.delete = role.add, role.update, role.delete
         self.check_size, self.close = role.check_size, role.close
@@ -187,11 +198,15 @@ class RecordJournalEngine(Uncopied):
 
     @property
     def ids_doubted(self) -> bool:
-        """Return False: such a log refuses nothing that was submitted, and goes on."""
-        return False
+        """Whether a record was refused after it had been submitted."""
+        return self._refused_so_far() != self._refused
+
+    def _refused_so_far(self) -> int:
+        return self._role.refused if isinstance(self._role, _Refusing) else 0
 
     def learn_ids(self) -> tuple[set[int], Sequence[PreparedTransaction]]:
         """Return live ids and prepared transactions."""
+        self._refused = self._refused_so_far()
         return self.live_ids(), self.prepared()
 
     def live_ids(self) -> set[int]:

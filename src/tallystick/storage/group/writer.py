@@ -339,8 +339,8 @@ class GroupWriter(Uncopied, Generic[Item]):
         try:
             lsns = self._write_items(group.items, write)
         except LogWriteError as error:
+            self.counted.refused += len(group.items)  # first, for those whom it wakes
             self._queue.refuse(group, error)
-            self.counted.refused += len(group.items)
             return
         group.lsns = lsns
         if isinstance(lsns, Answers):

@@ -9,6 +9,7 @@ import pytest
 
 from tallystick.errors import LogWriteError
 from tallystick.roles import RecordJournal, Ticket
+from tallystick.services.journal import Journal
 from tallystick.systems.jboss.live.role import JBossRecordJournal
 from tallystick.systems.jboss.live.settings import JournalSettings
 from tests.roles.contract_record_journal import Opener, RecordJournalContract
@@ -66,3 +67,32 @@ def test_a_transaction_with_a_refused_record_does_not_commit_without_it(
     again.commit(5).wait()
     assert [one.record_id for one in again.live_records()] == [10, 11, 3]
     again.close()
+
+
+@pytest.mark.parametrize("way", ["role", "service"])
+def test_a_refused_record_takes_no_id(way: str, tmp_path: Path) -> None:
+    folder, away = tmp_path / "journal", tmp_path / "away"
+    settings = JournalSettings(file_size=1024)
+    if way == "service":
+        with Journal(folder, system="jboss", settings=settings) as service:
+            service.add(1, b"kept")
+            folder.rename(away)
+            with pytest.raises(LogWriteError, match="was moved"):
+                service.add(2, bytes(970))  # needs another file
+            away.rename(folder)
+            service.add(2, b"again")
+            assert [one.record_id for one in service.live_records()] == [1, 2]
+        return
+    journal = JBossRecordJournal(str(folder), settings)
+    journal.add(1, b"kept").wait()
+    folder.rename(away)
+    with pytest.raises(LogWriteError, match="was moved"):
+        journal.add(2, bytes(970)).wait()
+    with pytest.raises(LogWriteError, match="no live record has id 2"):
+        journal.update(2, b"")
+    with pytest.raises(LogWriteError, match="no live record has id 2"):
+        journal.delete(2)
+    away.rename(folder)
+    journal.update(1, b"again").wait()
+    assert [one.record_id for one in journal.live_records()] == [1, 1]
+    journal.close()

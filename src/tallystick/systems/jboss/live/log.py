@@ -20,7 +20,7 @@ file and their counts when the `Placer` places them, in the one thread that writ
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from tallystick.arguments import bytes_of, integer
@@ -124,6 +124,8 @@ class CircularJournal(Closing):
         self._shape = self._ring.settings.shape
         self._placer = Placer(self._ring, loaded.counts)
         self._ids = set(loaded.live)
+        self._refused = 0
+        """Records that had been refused when the ids were learned."""
         self._closed = False
         self._record_max = self._ring.settings.whole_blocks(
             self._ring.settings.file_size - self._ring.settings.data_at
@@ -333,6 +335,11 @@ class CircularJournal(Closing):
         return {key: [placed.item for placed in records] for key, records in live.items()}, in_doubt
 
     @property
+    def refused(self) -> int:
+        """Number of records that were refused after they had been submitted."""
+        return self._writer.counted.refused
+
+    @property
     def counters(self) -> GroupCounters:
         """The group writer's counts: groups, records, bytes, fsyncs."""
         return self._writer.counters
@@ -432,8 +439,18 @@ class CircularJournal(Closing):
             )
 
     def _check_live(self, record_id: int) -> None:
+        if self._refused != self.refused:
+            self._learn_ids()
         if record_id not in self._ids:
             raise LogWriteError(f"no live record has id {record_id}", file=self.folder)
+
+    def _learn_ids(self) -> None:
+        """Learn the live ids from the files: a change of them that was noted has been refused."""
+        with suppress(LogWriteError):
+            self._writer.flush()
+        with self._writer.exclusive():
+            self._refused = self.refused
+            self._ids = set(live_contents(self._ring)[0])
 
     def _check_open(self, transaction: int) -> None:
         if transaction not in self._open:

@@ -80,6 +80,11 @@ class JBossRecordJournal(Uncopied):
         chosen = settings_of(settings, JournalSettings)
         self.journal = CircularJournal(folder, chosen, fs=fs, tolerate_damage=tolerate_damage)
 
+    @property
+    def refused(self) -> int:
+        """Number of records that were refused after they had been submitted."""
+        return self.journal.refused
+
     def check_size(self, size: int) -> None:
         """Check that a record with a body of ``size`` bytes fits in a file."""
         self.journal.check_size(size)
