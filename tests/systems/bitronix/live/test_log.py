@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tallystick.errors import (
 )
 from tallystick.reading.survey import survey
 from tallystick.records import Severity
+from tallystick.storage.local import LocalFileSystem
 from tallystick.systems.bitronix.format.layout import (
     ACTIVE,
     COMMITTED,
@@ -329,6 +331,54 @@ def test_a_lock_of_the_originals_kind_refuses(tmp_path: Path, name: str) -> None
         os.write(go[1], b"x")
         os.waitpid(child, 0)
     DiskJournal(str(tmp_path)).close()
+
+
+class _Overtaken(LocalFileSystem):
+    """A file system whose owner finds no file, and whom another owner then overtakes."""
+
+    def __init__(self, other: Callable[[], object], call: str) -> None:
+        super().__init__()
+        self.other, self.call = other, call
+
+    def mkdir(self, path: str) -> None:
+        self._meet("mkdir")
+        super().mkdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._meet("rename")
+        super().rename(source, target)
+
+    def _meet(self, call: str) -> None:
+        if call == self.call:
+            self.call = ""
+            self.other()
+
+
+def test_owner_that_found_no_files_replaces_none_of_another_owner(tmp_path: Path) -> None:
+    first: list[DiskJournal] = []
+
+    def overtake() -> None:
+        first.append(DiskJournal(str(tmp_path / "journal")))
+        first[0].log_forced(COMMITTING, b"gtrid", ["a"]).wait()
+
+    with pytest.raises(LogLockedError):
+        DiskJournal(str(tmp_path / "journal"), fs=_Overtaken(overtake, "mkdir"))
+    first[0].log_forced(COMMITTING, b"later", ["a"]).wait()
+    first[0].close()
+    with DiskJournal(str(tmp_path / "journal")) as journal:
+        assert journal.collect_dangling_records().keys() == {b"gtrid", b"later"}
+
+
+def test_journal_that_is_being_made_is_made_by_one_owner(tmp_path: Path) -> None:
+    def second() -> None:
+        with pytest.raises(LogLockedError):
+            DiskJournal(str(tmp_path))
+
+    fs = _Overtaken(second, "rename")
+    with DiskJournal(str(tmp_path), fs=fs) as journal:
+        assert not fs.call, "both have met"
+        journal.log_forced(COMMITTING, b"gtrid", ["a"]).wait()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["btm1.tlog", "btm2.tlog"]
 
 
 def test_a_journal_of_the_boot_clock_goes_on_in_it(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ from tallystick.systems.bitronix.read.scan import RecordSpan, header_problem, st
 from tallystick.systems.folders import require_own
 
 NEW_SUFFIX = ".new"
+LOCK_SUFFIX = ".lock"
+"""Of the lock file beside part 1, which is held while a file is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,9 @@ def open_files(settings: Settings) -> Opened:
     _make_missing(settings)
     files = _open_both(settings)
     try:
+        # Not before they are locked: another owner may be about to use what is removed.
+        _remove_new(settings)
+        _remove_lock(settings)
         _require_equal_lengths(settings, files)
         pair = _as_read(files)
         return _recover(settings, files, pair)
@@ -118,25 +123,47 @@ def later_time(now: int, last: int) -> int:
 
 
 def _make_missing(settings: Settings) -> None:
+    """Make the files that are missing, as the only one who does."""
     fs = settings.fs
-    present = [fs.exists(path) for path in settings.parts]
-    if all(present):
-        return _remove_new(settings)
-    if not any(present):
-        return _make_both(settings)
+    if all(map(fs.exists, settings.parts)):
+        return
+    _refuse_missing(settings)
+    for folder in settings.folders:
+        fs.mkdir(folder)
+    lock = fs.lock(settings.part1 + LOCK_SUFFIX)
+    try:
+        # Again: another owner may have made them meanwhile, and have decisions in them.
+        if not any(map(fs.exists, settings.parts)):
+            _make_both(settings)
+        elif not all(map(fs.exists, settings.parts)):
+            _make_other(settings)
+    finally:
+        lock.release()
+
+
+def _refuse_missing(settings: Settings) -> None:
+    """Refuse one file without the other, unless a crash left that under another name."""
+    fs = settings.fs
     missing, kept = sorted(settings.parts, key=fs.exists)
-    if not fs.exists(missing + NEW_SUFFIX) and not settings.skip_corrupted:
+    if not fs.exists(kept) or settings.skip_corrupted:
+        return
+    # The name last: the other one is changed to it.
+    if not fs.exists(missing + NEW_SUFFIX) and not fs.exists(missing):
         raise CorruptLogError(
             "one of the two files is missing",
             file=missing,
             advice=f"It may hold decisions that {kept} does not; put it back, or open with "
             "skip_corrupted=True to go on without them",
         )
+
+
+def _make_other(settings: Settings) -> None:
+    fs = settings.fs
+    missing, kept = sorted(settings.parts, key=fs.exists)
     if not fs.exists(missing + NEW_SUFFIX):
         create_file(fs, missing + NEW_SUFFIX, 0, fs.size(kept), b"")
     fs.rename(missing + NEW_SUFFIX, missing)
     fs.sync_dir(posixpath.dirname(missing))
-    return None
 
 
 def _make_both(settings: Settings) -> None:
@@ -146,8 +173,6 @@ def _make_both(settings: Settings) -> None:
     """
     fs = settings.fs
     _remove_new(settings)
-    for folder in settings.folders:
-        fs.mkdir(folder)
     now = max(settings.clock(settings.boot_clock is True), settings.length + 1)
     for path, timestamp in ((settings.part2, now), (settings.part1, now + 1)):
         create_file(fs, path + NEW_SUFFIX, timestamp, settings.length, b"")
@@ -162,6 +187,13 @@ def _remove_new(settings: Settings) -> None:
     for path in settings.parts:
         if settings.fs.exists(path + NEW_SUFFIX):
             settings.fs.remove(path + NEW_SUFFIX)
+
+
+def _remove_lock(settings: Settings) -> None:
+    """Remove the lock file, both files being there: whoever has it yet makes none any more."""
+    lock = settings.part1 + LOCK_SUFFIX
+    if settings.fs.exists(lock):
+        settings.fs.remove(lock)
 
 
 # -- recovering -----------------------------------------------------------------------------------
