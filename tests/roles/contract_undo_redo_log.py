@@ -375,6 +375,21 @@ class UndoRedoLogContract(SurvivalContract):
         assert recovered(log).rows[TABLE, 3] == b"free again"
         log.close()
 
+    def test_settled_session_of_this_run_commits_later_what_it_logs_later(
+        self, tmp_path: Path
+    ) -> None:
+        log = self.open_log(str(tmp_path / "log"))
+        for number, commit in enumerate((False, True)):
+            log.log_row(3, TABLE, 10 * number, b"x")
+            log.prepare_commit(3, "branch").wait()
+            log.settle("branch", commit=commit).wait()
+            log.log_row(3, TABLE, 10 * number + 1, b"later")
+            log.commit(3).wait()
+        assert recovered(log).rows.keys() == {(TABLE, 1), (TABLE, 10), (TABLE, 11)}
+        log = self._reopened(log, tmp_path)
+        assert recovered(log).rows.keys() == {(TABLE, 1), (TABLE, 10), (TABLE, 11)}
+        log.close()
+
     def test_prepared_work_survives_the_dropping_of_sections(self, tmp_path: Path) -> None:
         log = self.open_log(str(tmp_path / "log"))
         log.log_row(3, TABLE, 1, b"prepared")

@@ -170,6 +170,9 @@ class SessionLog(Uncopied):
         if one is None:  # another thread has decided it
             raise KeyError(name)
         self._log.set_in_doubt_transaction_state(one.session, one.page, commit=commit)
+        with self._mutex:  # one of this run: its next commit must not be that of these rows
+            for session in [key for key, number in self._sessions.items() if number == found]:
+                del self._sessions[session]
         return self._log.flush()
 
     def _in_doubt(self, number: int) -> PagedInDoubt | None:
