@@ -102,6 +102,24 @@ class PersistLogContract:
         log.sync().wait()
         log.close()
 
+    def test_mark_of_a_number_that_none_has_got_leaves_the_next_one_as_it_is(
+        self, tmp_path: Path
+    ) -> None:
+        log = self.open_log(str(tmp_path / "log"))
+        number, ticket = log.persisting(("a",), ())
+        ticket.wait()
+        log.persisted_all((number + 1, number, (1 << 62)), ("a",))
+        log.sync().wait()
+        assert log.last_number == number
+        log.close()
+        log = self.open_log(str(tmp_path / "log"))
+        assert log.last_number == number
+        later, ticket = log.persisting(("a",), ())
+        ticket.wait()
+        assert later == number + 1
+        assert [entry.number for entry, _ in log.pending()] == [later]
+        log.close()
+
     def test_discard_is_durable_and_needs_a_pending_transaction(self, tmp_path: Path) -> None:
         log = self.open_log(str(tmp_path / "log"))
         number, ticket = log.persisting(TARGETS, OPERATIONS)

@@ -70,10 +70,15 @@ class TallyPersistLog(TallyRole[TallyLog]):
         self.persisted_all((number,), targets)
 
     def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
-        """Record, without forcing, that these targets hold each of them."""
+        """Record, without forcing, that these targets hold each of them.
+
+        A number that no transaction has got is ignored: none would get one below it any more.
+        """
         names = frozenset(target_names(several(targets, "targets")))
         body = encode_names(names)
         numbers = integers(numbers, "a number", 1, KEY_MAX - 1)
+        if max(numbers, default=0) > self.last_number:
+            numbers = [number for number in numbers if number <= self.last_number]
         most = max(1, min(MARKS_MAX, self.log.capacity // (len(body) + RECORD_BYTES)))
         for start in range(0, len(numbers), most):
             marks = UnplacedMarks(numbers[start : start + most], body, names)
