@@ -122,6 +122,15 @@ class _Writer:
 def _carry_decisions(source: Any, target: Any, report: ConversionReport, kept: Holdings) -> None:
     writer = _Writer()
     decisions, heuristics = {}, {}
+    # Before the decisions: an outcome closes one that stands before it.
+    for gtrid, resources in source.heuristics().items():
+        try:
+            target.finish(gtrid, sorted(resources), DecisionOutcome.HEURISTIC)
+        except (LogWriteError, ValueError) as error:
+            report.leave("heuristic outcomes", gtrid.hex(), error)
+            continue
+        heuristics[gtrid] = resources
+        report.carried["heuristic outcomes"] += 1
     for gtrid, decision in source.open_decisions().items():
         try:
             writer.wrote(target.decide(gtrid, sorted(decision.resources)))
@@ -131,14 +140,6 @@ def _carry_decisions(source: Any, target: Any, report: ConversionReport, kept: H
         decisions[gtrid] = decision.resources
         report.carried["open decisions"] += 1
     writer.wait()
-    for gtrid, resources in source.heuristics().items():
-        try:
-            target.finish(gtrid, sorted(resources), DecisionOutcome.HEURISTIC)
-        except (LogWriteError, ValueError) as error:
-            report.leave("heuristic outcomes", gtrid.hex(), error)
-            continue
-        heuristics[gtrid] = resources
-        report.carried["heuristic outcomes"] += 1
     kept |= {"open decisions": decisions, "heuristic outcomes": heuristics}
 
 
