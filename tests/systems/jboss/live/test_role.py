@@ -96,3 +96,10 @@ def test_a_refused_record_takes_no_id(way: str, tmp_path: Path) -> None:
     journal.update(1, b"again").wait()
     assert [one.record_id for one in journal.live_records()] == [1, 1]
     journal.close()
+
+
+@pytest.mark.parametrize("size", [1023, 1 << 31, 1 << 40])
+def test_a_size_that_the_original_cannot_read_is_refused(size: int, tmp_path: Path) -> None:
+    with pytest.raises(LogWriteError, match="impossible size"):
+        JBossRecordJournal(str(tmp_path / "journal"), JournalSettings(file_size=size))
+    assert not list(tmp_path.iterdir())

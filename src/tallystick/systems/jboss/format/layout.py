@@ -56,6 +56,8 @@ CHECK_SIZE = 4
 RECORD_SIZE_MIN = STAMP_SIZE + ID_SIZE + CHECK_SIZE
 """DELETE and ROLLBACK without a compact count; every other record has these fields, too."""
 FILE_SIZE_MIN = 1024
+FILE_SIZE_MAX = (1 << 31) - 1
+"""The original counts bytes of a file in an int."""
 
 FILE_ID_MASK = 0x7FFFFFFF
 """The bits of a file id that its records carry."""

@@ -11,7 +11,12 @@ from typing import Final, Literal
 
 from tallystick.arguments import choice, integer, seconds
 from tallystick.errors import LogWriteError
-from tallystick.systems.jboss.format.layout import FILE_SIZE_MIN, SHAPES, Shape
+from tallystick.systems.jboss.format.layout import (
+    FILE_SIZE_MAX,
+    FILE_SIZE_MIN,
+    SHAPES,
+    Shape,
+)
 from tallystick.systems.jboss.live.files import RingSettings
 
 _PREFIX, _EXTENSION = "activemq-data", "amq"
@@ -34,7 +39,7 @@ class JournalSettings:
             Tallystick reads them (``g3`` only).
         prefix: start of file names.
         extension: end of file names, without the dot.
-        file_size: size of every file, in bytes.
+        file_size: size of every file, in bytes, less than 2 GiB: for the original it is an int.
         min_files: files that exist at least.
         pool_files: reclaimed files are kept while there are fewer files than this, -1 for always;
             None: -1 in g3, ``min_files`` before.
@@ -89,10 +94,11 @@ class JournalSettings:
 
     def ring(self) -> RingSettings:
         """Return the settings of the files. Raises `LogWriteError` for impossible sizes."""
-        if self.file_size < FILE_SIZE_MIN or self.file_size % self.alignment:
+        possible = FILE_SIZE_MIN <= self.file_size <= FILE_SIZE_MAX
+        if not possible or self.file_size % self.alignment:
             raise LogWriteError(
                 "an impossible size of journal files",
-                expected=f"at least {FILE_SIZE_MIN} and whole blocks of {self.alignment}",
+                expected=f"{FILE_SIZE_MIN} to {FILE_SIZE_MAX} and whole blocks of {self.alignment}",
                 found=str(self.file_size),
             )
         default = -1 if self.generation == "g3" else self.min_files
