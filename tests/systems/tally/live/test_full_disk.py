@@ -17,7 +17,9 @@ from tallystick.services.journal import Journal, JournalTransaction
 from tallystick.systems.tally.live.groups import refusals
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.record_journal import TallyRecordJournal
+from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
 from tallystick.testing import CHANGES, SYNCS, Fault, FaultyFileSystem, MemoryFileSystem
+from tests.roles.contract_undo_redo_log import recovered
 from tests.sweeps import Sweep
 from tests.systems.tally.build import FOLDER, TINY, say
 from tests.systems.tally.script import Live, live_of, recover
@@ -290,3 +292,28 @@ def test_a_refused_rollback_of_one_that_was_prepared_at_last_is_not_done_later()
         fs.fault = None
         log.append(b"room again").wait()
         assert [one.transaction for one in journal.prepared()] == [5]
+
+
+@pytest.mark.parametrize("way", ["commit", "prepare"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_rows_of_a_session_whose_end_was_refused_stay_for_the_next_try(
+    way: str, times: int
+) -> None:
+    faulty = FaultyFileSystem(MemoryFileSystem())
+    log = TallyUndoRedoLog(TallyLog(FOLDER, settings=TINY, fs=faulty))
+    for number in range(times):
+        log.log_row(3, 1, number, b"row")
+        log.flush().wait()
+        faulty.fault = full(1)
+        with pytest.raises(LogFullError):
+            (log.commit(3) if way == "commit" else log.prepare_commit(3, "name")).wait()
+        faulty.fault = None
+        log.remove_until(log.checkpoint())
+    if way == "prepare":
+        log.prepare_commit(3, "name").wait()
+    log.commit(3).wait()
+    assert recovered(log).rows == {(1, number): b"row" for number in range(times)}
+    last = log.checkpoint()
+    log.remove_until(last)
+    assert not recovered(log).rows, "nothing keeps them now"
+    log.close()

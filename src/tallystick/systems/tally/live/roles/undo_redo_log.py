@@ -50,6 +50,9 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         """Sessions in doubt that an earlier owner of the log has left."""
         self._unprepared: dict[int, int] = {}
         """Sessions that have logged rows, and not prepared, with the section of their first row."""
+        self._ended: dict[int, tuple[int, Ticket]] = {}
+        """Those whose prepare or commit was submitted since, with the section, and its ticket: the
+        log may have refused it."""
         self._section = self.log.checkpoint_lsn
         self._pages: set[int] = set()
         """The pages of which the last section has an image."""
@@ -144,17 +147,23 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         name = text(name, "name")
         number = self._session(session)
         ending = UnplacedEnding(Code.PREPARE, number, branch_of(name), name.encode())
-        ticket = self.log.submit(ending)
-        self._unprepared.pop(session, None)
-        return ticket
+        return self._end(number, self.log.submit(ending))
 
     def commit(self, session: int) -> Ticket:
         """Commit what the session has logged since it last ended."""
         return self._commit(self._session(session))
 
     def _commit(self, session: int) -> Ticket:
-        self._unprepared.pop(session, None)
-        return self.log.submit(UnplacedEnding(Code.COMMIT, session))
+        return self._end(session, self.log.submit(UnplacedEnding(Code.COMMIT, session)))
+
+    def _end(self, session: int, ticket: Ticket) -> Ticket:
+        """Note the prepare or commit of a session; return its ticket."""
+        before, since = self._ended.get(session), self._unprepared.pop(session, None)
+        if before is not None and not _is_written(before[1]):
+            since = before[0] if since is None else min(before[0], since)
+        if since is not None:
+            self._ended[session] = since, ticket
+        return ticket
 
     def rollback(self, session: int) -> Ticket:
         """Give up what the session has logged since it last ended."""
@@ -189,8 +198,15 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
 
         Sections with rows of open sessions stay.
         """
-        if not self.in_doubt():
-            self.log.reclaim(min([section, *self._unprepared.copy().values()]))
+        with self.log.state() as state:
+            if any(one.ending is not None for one in state.open.values()):
+                return
+            opened = set(state.open)
+        for session, (_, ticket) in list(self._ended.items()):
+            if session not in opened or _is_written(ticket):
+                self._ended.pop(session, None)
+        refused = [since for since, _ in self._ended.copy().values()]
+        self.log.reclaim(min([section, *self._unprepared.copy().values(), *refused]))
 
     # -- recovery -----------------------------------------------------------------------
 
@@ -235,6 +251,14 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         """
         session = {one.name: one.session for one in self.in_doubt()}[name]
         return self._commit(session) if commit else self._rollback(session)
+
+
+def _is_written(ticket: Ticket) -> bool:
+    """Return True once an item is durable, False if it is not yet, or was refused."""
+    try:
+        return ticket.done() and ticket.wait() > 0
+    except LogWriteError:
+        return False
 
 
 def _pieces(records: list[UnplacedRecord], limit: int) -> Iterator[tuple[UnplacedRecord, ...]]:
