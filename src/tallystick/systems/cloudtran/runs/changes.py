@@ -46,14 +46,26 @@ def plain_changes(occurrences: Iterable[BlockOccurrence], log: str) -> Iterator[
 
 def carried_changes(pieces: Iterable[Piece], log: str) -> list[Change]:
     """Return the operations of transactions with carried entries only, by ascending number."""
-    carried: dict[int, list[Change]] = {}
     plain = IntervalSet()
-    for piece in pieces:
-        for entry, offset in _carried_entries(piece, plain):
-            if entry.number not in carried:
-                carried[entry.number] = list(entry_changes(entry, offset, piece.file.path, log))
-    numbers = sorted(number for number in carried if number not in plain)
-    return [change for number in numbers for change in carried[number]]
+    found = ((piece.file.path, *one) for piece in pieces for one in _carried_entries(piece, plain))
+    return first_changes(found, log, plain.__contains__)
+
+
+def first_changes(
+    carried: Iterable[tuple[str, Entry, int]], log: str, is_plain: Callable[[int], bool]
+) -> list[Change]:
+    """Return the operations of carried entries, by ascending number, each where it is first.
+
+    Args:
+        carried: the file of each, the entry and its offset.
+        log: the name of the log.
+        is_plain: whether an entry of this number is not carried; asked after the last entry.
+    """
+    found: dict[int, list[Change]] = {}
+    for file, entry, offset in carried:
+        if entry.number not in found:
+            found[entry.number] = list(entry_changes(entry, offset, file, log))
+    return [one for number in sorted(found) if not is_plain(number) for one in found[number]]
 
 
 def _carried_entries(piece: Piece, plain: IntervalSet) -> Iterator[tuple[Entry, int]]:

@@ -24,7 +24,7 @@ from tallystick.systems.cloudtran.format.entries import (
 from tallystick.systems.cloudtran.read.files import BlockFile
 from tallystick.systems.cloudtran.read.interval_set import IntervalSet
 from tallystick.systems.cloudtran.read.transactions import Step, TransactionFold
-from tallystick.systems.cloudtran.runs.changes import entry_changes
+from tallystick.systems.cloudtran.runs.changes import first_changes
 from tallystick.systems.rests import items, packed, require
 
 Left = tuple[int, Step, str, int]
@@ -248,10 +248,5 @@ def _require_order(rests: Iterable[Rest]) -> None:
 
 def _carried(rests: Sequence[Rest], log: str) -> list[Change]:
     """Return the changes of entries whose first place is in no part."""
-    carried: dict[int, list[Change]] = {}
-    for rest in rests:
-        for entry, offset in rest.carried:
-            if entry.number not in carried:
-                carried[entry.number] = list(entry_changes(entry, offset, rest.file, log))
-    logged = [number for number in carried if any(number in rest.logged for rest in rests)]
-    return [change for number in sorted(carried.keys() - set(logged)) for change in carried[number]]
+    found = ((rest.file, *one) for rest in rests for one in rest.carried)
+    return first_changes(found, log, lambda one: any(one in rest.logged for rest in rests))
