@@ -411,15 +411,21 @@ def columnar(
 
 
 def _plain_groups(bodies: Sequence[bytes], limit: int) -> Iterator[Columnar]:
+    sizes = [len(body) + _OFFSET_BYTES for body in bodies]
+    for start, stop in cuts(sizes, limit - _COLUMNS_BYTES):
+        yield Columnar(encode_plain(Code.APPEND, bodies[start:stop]), stop - start)
+
+
+def cuts(sizes: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
+    """Yield where pieces begin and end of at most ``limit`` bytes, or of one that is larger."""
     start = size = 0
-    for place, body in enumerate(bodies):
-        own = len(body) + _OFFSET_BYTES
-        if size + own + _COLUMNS_BYTES > limit and place > start:
-            yield Columnar(encode_plain(Code.APPEND, bodies[start:place]), place - start)
+    for place, own in enumerate(sizes):
+        if size + own > limit and place > start:
+            yield start, place
             start, size = place, 0
         size += own
-    if start < len(bodies):
-        yield Columnar(encode_plain(Code.APPEND, bodies[start:]), len(bodies) - start)
+    if sizes:
+        yield start, len(sizes)
 
 
 def _numpy_groups(

@@ -22,6 +22,7 @@ from tallystick.systems.tally.live.items import (
     Bundle,
     CommittedRows,
     UnplacedEnding,
+    cuts,
     row_record,
     size_of,
     size_of_rows,
@@ -118,8 +119,8 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         self.log.refusals.require_room()
         self._unprepared.setdefault(own, self._section)
         records = [row_record(own, *place, row) for place, row in checked_rows(rows).items()]
-        for some in _pieces(records, self.log.group_bytes):
-            self.log.submit(Bundle(some), sync=False)
+        for start, stop in cuts(list(map(size_of, records)), self.log.group_bytes):
+            self.log.submit(Bundle(tuple(records[start:stop])), sync=False)
 
     def commit_rows(self, session: int, rows: Mapping[tuple[int, int], bytes | None]) -> None:
         """Log rows and commit their session, durably: in one group, if they fit."""
@@ -259,19 +260,6 @@ def _is_written(ticket: Ticket) -> bool:
         return ticket.done() and ticket.wait() > 0
     except LogWriteError:
         return False
-
-
-def _pieces(records: list[UnplacedRecord], limit: int) -> Iterator[tuple[UnplacedRecord, ...]]:
-    """Yield the records in pieces of at most ``limit`` bytes, or of one longer record."""
-    start = size = 0
-    for place, record in enumerate(records):
-        own = size_of(record)
-        if size + own > limit and place > start:
-            yield tuple(records[start:place])
-            start, size = place, 0
-        size += own
-    if start < len(records):
-        yield tuple(records[start:])
 
 
 def _is_undo(row: Row) -> bool:
