@@ -25,7 +25,7 @@ from tallystick.systems.derby.format.page_rows import (
     ROW_FIRST_FIELD,
     ROW_OVERFLOW,
 )
-from tallystick.systems.derby.runs.walk import Columns
+from tallystick.systems.derby.runs.walk import COMPENSATION, Columns
 
 TRANSACTION, GROUP, OPERATION, PLACE, UNDO, CHANGES = range(6)
 """Rows of the array that `settle` takes; a change is a record that changes a row of a table."""
@@ -41,7 +41,6 @@ NULL, ABSENT, ODD = -1, -2, -3
 """In place of the size of a field, or of the last column of a row; see `find_fields`."""
 
 _LAST, _COMMIT = int(Group.LAST), int(Group.COMMIT)
-_COMPENSATION = int(Group.COMPENSATION)
 _QUOTE, _COLON, _COMMA, _OPEN, _CLOSE = b'":,{}'
 _NULL = tuple(b"null")
 _ZERO, _A = ord("0"), ord("a")
@@ -72,7 +71,7 @@ def settle(records: Columns, commits: Any, undoing: Any) -> None:
             for dropped in range(floor, row):
                 commits[dropped] = DROPPED
             floor, begun = row, True
-        if records[GROUP, row] & _COMPENSATION:
+        if records[GROUP, row] & COMPENSATION:
             found = _find(records, floor, row, records[UNDO, row])
             if found >= 0:
                 commits[found] = DROPPED

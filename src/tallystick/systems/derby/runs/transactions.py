@@ -30,7 +30,6 @@ from tallystick.systems.derby.runs import walk
 from tallystick.systems.derby.runs.chunk import Chunk, Column, xid_at
 
 _LAST, _PREPARE, _COMMIT = int(Group.LAST), int(Group.PREPARE), int(Group.COMMIT)
-_COMPENSATION = int(Group.COMPENSATION)
 
 
 def collect(collector: TransactionCollector, chunk: Chunk) -> None:
@@ -163,7 +162,7 @@ class _Sums:
         found[INTERNAL] = self._begins[starts] & internal
         found[RECORDS] = lasts - starts + 1
         found[BYTES] = sums(self._chunk.lengths[rows], starts)
-        found[UNDONE] = sums(group & _COMPENSATION != 0, starts)
+        found[UNDONE] = sums(group & walk.COMPENSATION != 0, starts)
         found[LAST] = self._chunk.instants[last]
         found[GROUPS] = np.bitwise_or.reduceat(group, starts)
         found[CHANGES] = np.bitwise_or.reduceat(self._chunk.changing()[rows], starts)

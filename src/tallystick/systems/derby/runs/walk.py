@@ -97,7 +97,7 @@ _CHECKSUM_SIZE = layout.CHECKSUM.size
 _COVERED_AT = 1
 _CRC_AT = 5
 _CHECKSUM = int(Group.CHECKSUM)
-_COMPENSATION = int(Group.COMPENSATION)
+COMPENSATION = int(Group.COMPENSATION)
 _OF_CHECKSUMS = int(Group.CHECKSUM | Group.RAWSTORE)
 """Bits that the group of a plain checksum record has."""
 
@@ -368,7 +368,7 @@ def _put_tail(data: Bytes, place: Number, body_end: Number, columns: Columns, ro
     if group & _CHECKSUM:
         return True
     # What undoes has no optional data, and names the undone record in its place.
-    if group & _COMPENSATION:
+    if group & COMPENSATION:
         if place + _UNDO_SIZE > body_end:
             return False
         columns[UNDO, row] = be_int64(data, place)

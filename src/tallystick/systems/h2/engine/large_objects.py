@@ -18,7 +18,7 @@ from typing import Any
 
 from tallystick.systems.h2.engine.sparse import Numbers
 from tallystick.systems.h2.engine.tables import StoreError, Tables
-from tallystick.systems.h2.format.catalogue import TableName
+from tallystick.systems.h2.format.catalogue import Row, TableName
 from tallystick.systems.h2.format.entries import Entry, Type
 from tallystick.systems.h2.format.lzf import LENGTH_MAX, ExpansionError, expand_into
 from tallystick.systems.h2.format.values.java_text import whole_number
@@ -32,10 +32,9 @@ _FACTOR = 31
 _NO_HASH = 1 << _BITS
 """In place of the hash of what holds no bytes: no block has it in the map."""
 _DATA_COLUMN = 2
-_Row = tuple[Value | None, ...]
 _MAP_COLUMNS = 4
 Added = Callable[[int], Iterable[Entry]]
-_Reader = Callable[[_Row], tuple[int | None, int | None]]
+_Reader = Callable[[Row], tuple[int | None, int | None]]
 """Returns the number of a block, and its hash."""
 
 
@@ -123,7 +122,7 @@ class LargeObjects:
             parts.sort()
         return found
 
-    def _map_rows(self) -> Iterator[tuple[int, _Row]]:
+    def _map_rows(self) -> Iterator[tuple[int, Row]]:
         """Yield each row of the map of blocks, and where in the stream it was added.
 
         -1 for a row on the pages before redo.
@@ -153,7 +152,7 @@ class LargeObjects:
         places = self._logged.get(number, ())
         if at := bisect_left(places, position, key=itemgetter(0)):
             row = self._stream.raw(*places[at - 1])
-            values: _Row | None = decode_row(row, self._tables.zone)[0]
+            values: Row | None = decode_row(row, self._tables.zone)[0]
         else:
             values = self._stored(number)
         if values is None or len(values) <= _DATA_COLUMN:
@@ -164,7 +163,7 @@ class LargeObjects:
         found = bytes.fromhex(data.text)
         return unpacked_block(found) if compressed else found
 
-    def _stored(self, number: int) -> _Row | None:
+    def _stored(self, number: int) -> Row | None:
         """Return the row of a block on the pages before redo; None where there is none."""
         row = self._tables.meta.get(self._ids.get(_DATA, -1))
         with suppress(StoreError):
@@ -209,7 +208,7 @@ class _Hashed:
         self._reader = reader
         self._blocks, self._hashes = Numbers(), Numbers()
 
-    def put(self, key: int, values: _Row) -> None:
+    def put(self, key: int, values: Row) -> None:
         block, found = self._reader(values)
         self.discard(key)
         if block is not None and found is not None:
@@ -277,14 +276,14 @@ def damaged_blocks(
             yield block
 
 
-def _map_entry(values: _Row) -> tuple[int | None, int | None]:
+def _map_entry(values: Row) -> tuple[int | None, int | None]:
     """Return the number of a block, and its hash, as a row of the map of blocks states them."""
     if len(values) < 2:  # a damaged row: of too few values
         return None, None
     return _number(values[-1]), _number(values[-2])
 
 
-def _block(values: _Row) -> tuple[int | None, int | None]:
+def _block(values: Row) -> tuple[int | None, int | None]:
     """Return the number of a block, and the hash of its bytes, of a row that holds it."""
     if len(values) <= _DATA_COLUMN:
         return _number(values[0]) if values else None, _NO_HASH
