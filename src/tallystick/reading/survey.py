@@ -131,12 +131,15 @@ class Survey:
 
     def readings(self, progress: Progress | None = None) -> Iterator[LogReading]:
         """Yield each log that opens; ``progress`` is called with its path before."""
+        return self._opened(self.read, progress)
+
+    def _opened(self, open_: Callable[[LogSource], T], progress: Progress | None) -> Iterator[T]:
         progress = checked(progress, "progress")
         for source in self.logs:
             if progress is not None:
                 progress(source.path)
             with self.guard(source):
-                yield self.read(source)
+                yield open_(source)
 
     def read(self, source: LogSource) -> LogReading:
         """Return one log. Raises what its reader raises."""
@@ -189,12 +192,7 @@ class Survey:
 
     def observers(self, progress: Progress | None = None) -> Iterator[Observer]:
         """Yield an `Observer` of each log; ``progress`` is called with its path before."""
-        progress = checked(progress, "progress")
-        for source in self.logs:
-            if progress is not None:
-                progress(source.path)
-            with self.guard(source):
-                yield Observer(source, self.known, self.options)
+        return self._opened(lambda one: Observer(one, self.known, self.options), progress)
 
     def known_filter(self, wanted: Filter, table: str) -> Filter:
         """Return a filter of a table with the whole id of the global transaction that it names.
