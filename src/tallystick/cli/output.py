@@ -32,7 +32,7 @@ from tallystick.arrow.numba_kernel import noticed
 from tallystick.cli.addresses import GivenPath, given_password
 from tallystick.printable import counted, printable, printable_lines
 from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
-from tallystick.reading.results import is_severe, reads_nothing
+from tallystick.reading.results import exit_code_of
 from tallystick.reading.survey import NO_LOG
 from tallystick.records import Answer, Finding, Judgement, Part, Severity, Surroundings
 from tallystick.systems.held_back import LOADED_PER_S, held_back_text, redo_text
@@ -332,9 +332,7 @@ def end_listing(ctx: click.Context, problems: list[Finding], *, damaged: bool = 
             say(f"      and {counted(len(named) - LOGS_MAX, 'log')} more", err=True)
     if without:
         say(_others_text(without, LOGLESS_MAX), err=True)
-    if reads_nothing(not lacks_logs(problems), problems):
-        ctx.exit(2)
-    ctx.exit(int(damaged or any(map(is_severe, problems))))
+    ctx.exit(exit_code_of(not lacks_logs(problems), problems, fine=not damaged))
 
 
 def lacks_logs(problems: Iterable[Finding]) -> bool:

@@ -49,10 +49,8 @@ class Explanation:
     @property
     def exit_code(self) -> int:
         """0 all safe and whole, 1 anything else, 2 nothing could be read."""
-        if reads_nothing(self.logs, self.problems):
-            return 2
         fine = all(map(is_fine, self.logs, self.findings)) and is_calm(self.estate)
-        return int(not fine or any(map(is_severe, self.problems)))
+        return exit_code_of(self.logs, self.problems, fine=fine)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick explain --json`` prints."""
@@ -121,13 +119,12 @@ class Inspection:
     @property
     def exit_code(self) -> int:
         """0 fine, 1 damage found, 2 nothing could be read."""
-        if reads_nothing(self.logs, self.problems):
-            return 2
-        found = [one for log in self.logs for one in log.findings] + self.problems
+        found = [one for log in self.logs for one in log.findings]
         found += self.estate.findings if self.estate is not None else ()
         parts = [one for log in self.logs if log.surroundings for one in log.surroundings.parts]
         unfit = any(one.answer in (Answer.REFUSES, Answer.LOSES) for one in parts)
-        return int(unfit or any(map(is_severe, found)))
+        fine = not unfit and not any(map(is_severe, found))
+        return exit_code_of(self.logs, self.problems, fine=fine)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick inspect --json`` prints."""
@@ -155,11 +152,8 @@ class Verification:
     @property
     def exit_code(self) -> int:
         """That of `Explanation`: 0 all safe and whole, 1 anything else, 2 nothing could be read."""
-        if reads_nothing(self.logs, self.findings):
-            return 2
-        if not is_calm(self.estate):
-            return 1
-        return int(any(is_severe(one) or one.code == NOT_SAFE.code for one in self.findings))
+        safe = all(one.code != NOT_SAFE.code for one in self.findings)
+        return exit_code_of(self.logs, self.findings, fine=safe and is_calm(self.estate))
 
 
 def lines_of(path: str, logs: Iterable[object], problems: Iterable[object]) -> str:
@@ -249,6 +243,11 @@ def estate_dict(estate: EstateAnswer | None) -> dict[str, Any] | None:
 def reads_nothing(logs: object, problems: Iterable[Finding]) -> bool:
     """Return True where no log was read, or one of the paths could not be read itself."""
     return not logs or any(one.code == PATH_UNREAD for one in problems)
+
+
+def exit_code_of(logs: object, problems: Sequence[Finding], *, fine: bool) -> int:
+    """Return 2 where `reads_nothing`, else 0 if all is fine and no problem severe, or 1."""
+    return 2 if reads_nothing(logs, problems) else int(not fine or any(map(is_severe, problems)))
 
 
 def is_calm(estate: EstateAnswer | None) -> bool:

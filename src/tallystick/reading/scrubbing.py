@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallystick.reading.names import places_apart
-from tallystick.reading.results import is_severe, reads_nothing
+from tallystick.reading.results import exit_code_of, is_severe
 from tallystick.reading.settled import Observer
 from tallystick.reading.survey import Paths, Progress, survey
 from tallystick.records import Answer, Finding, Judgement, Verdict
@@ -74,11 +74,9 @@ class Scrub:
     @property
     def exit_code(self) -> int:
         """0 if nothing is damaged, 1 if something is, 2 if there was no log to read."""
-        unread = any(map(is_severe, self.problems))
-        if reads_nothing(self.logs or unread, self.problems):
-            return 2
-        rotten = any(one.rotten for one in self.logs)
-        return int(rotten or unread)
+        looked_at = self.logs or any(map(is_severe, self.problems))
+        fine = not any(one.rotten for one in self.logs)
+        return exit_code_of(looked_at, self.problems, fine=fine)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``tallystick scrub --json`` prints for a pass."""

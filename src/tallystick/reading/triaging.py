@@ -18,10 +18,10 @@ from tallystick.reading.names import log_name, path_alone, places_apart
 from tallystick.reading.results import (
     counts,
     estate_dict,
+    exit_code_of,
     is_calm,
     is_severe,
     lines_of,
-    reads_nothing,
 )
 from tallystick.reading.settled import Observer
 from tallystick.reading.survey import Paths, Progress, Survey, survey
@@ -98,10 +98,8 @@ class Triage:
     @property
     def exit_code(self) -> int:
         """That of `Explanation`: 0 all safe and whole, 1 anything else, 2 nothing could be read."""
-        if reads_nothing(self.logs, self.problems):
-            return 2
         fine = all(one.fine for one in self.logs) and is_calm(self.estate)
-        return int(not fine or any(map(is_severe, self.problems)))
+        return exit_code_of(self.logs, self.problems, fine=fine)
 
     def counts(self) -> dict[str, int]:
         """Return how many logs have each answer, in its words, gravest first."""
