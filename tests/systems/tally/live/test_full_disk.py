@@ -317,3 +317,27 @@ def test_rows_of_a_session_whose_end_was_refused_stay_for_the_next_try(
     log.remove_until(last)
     assert not recovered(log).rows, "nothing keeps them now"
     log.close()
+
+
+@pytest.mark.parametrize("copy", [1, 2])
+def test_a_checkpoint_that_was_refused_gives_nothing_up_later(copy: int) -> None:
+    """Its caller goes on from the checkpoint before, and needs the records after that."""
+    memory = MemoryFileSystem()
+    fs, refused = FaultyFileSystem(memory), False
+    with Journal(FOLDER, settings=TINY, fs=fs) as journal:
+        for number in range(40):
+            journal.append(b"%d" % number + bytes(2000))
+        # Of the control block there are two copies; the first one decides.
+        fs.fault = Fault(copy, {"pwrite", "pwritev"}, errno.ENOSPC, lasting=True, partial=0.5)
+        try:
+            assert journal.checkpoint() > 0
+        except LogFullError:
+            refused = True
+        fs.fault = None
+        with Journal(FOLDER, settings=TINY, fs=MemoryFileSystem(memory.contents())) as killed:
+            assert (sum(1 for _ in killed.replay()) == 40) is refused
+        assert journal.reclaim() == 0
+        journal.append(b"last")
+        assert (sum(1 for _ in journal.replay()) == 41) is refused
+        assert (journal.checkpoint() > 0) is refused
+    assert refused is (copy == 1)

@@ -411,7 +411,8 @@ class Appender(Uncopied):
     ) -> None:  # fmt: skip
         """Write both copies, one after the other, so that one is whole at any time.
 
-        No number in it decreases.
+        No number in it decreases. Once there is a first copy, it counts: where there is no space
+        for the other one, that is written first the next time.
 
         Raises:
             LogFullError: there is no space for it.
@@ -428,14 +429,17 @@ class Appender(Uncopied):
             next_key=max(next_key, old.next_key),
         )
         block = encode_control(control)
-        for place in self._control_places:
+        first, _ = places = self._control_places
+        for place in places:
             try:
                 with needing_space(self._control_file.path, "the control block"):
                     self._control_file.pwrite(block, place)
             except LogFullError:
                 # The copy that may be damaged now is the first one to be written again.
                 self._control_places = (place, COPY_OFFSET - place)
-                raise
+                if place == first:
+                    raise
+                break
             self._control_file.datasync()
         self.control = control
         self.at.marked = control.durable_lsn >= self.at.next_lsn - 1

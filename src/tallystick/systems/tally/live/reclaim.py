@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
+from tallystick.errors import LogWriteError
 from tallystick.storage.scheduling import threading
 from tallystick.systems.tally.format.bodies import encode_decision, encode_names
 from tallystick.systems.tally.format.columns import UnplacedRecord
@@ -72,17 +73,22 @@ class Reclaimer:
         """
         with self._lock:
             state, appender = self._state, self._appender
+            before = state.checkpoint_lsn
             # What is not durable yet cannot be given up.
             state.advance_checkpoint(min(checkpoint_lsn, appender.at.durable_lsn + 1))
             needed = state.needed_from()
             keep = appender.at.segment if needed is None else needed
             keep = min([keep, *self._pins, *(one for one in keep_from if one is not None)])
-            freed = appender.free_before(
-                state.freeable_before(keep),
-                checkpoint_lsn=state.checkpoint_lsn,
-                next_transaction=state.next_transaction,
-                next_key=state.next_key,
-            )
+            try:
+                freed = appender.free_before(
+                    state.freeable_before(keep),
+                    checkpoint_lsn=state.checkpoint_lsn,
+                    next_transaction=state.next_transaction,
+                    next_key=state.next_key,
+                )
+            except LogWriteError:  # refused: the caller may go on from the one before
+                state.checkpoint_lsn = before
+                raise
             # By what the control block says now, which may be less than was asked for.
             state.forget_before(appender.control.first_segment)
             return freed
