@@ -118,7 +118,11 @@ class BaseJournal(Uncopied):
 
     @property
     def next_lsn(self) -> int:
-        """LSN of the next record that will be written."""
+        """LSN of the next record that will be written.
+
+        Of a shared journal the process that leads says it: if that has ended, it is waited for the
+        next one, or this process recovers the log, on an event loop, too.
+        """
         return self._engine.next_lsn
 
     @property
