@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from tallystick import Journal
 from tallystick.errors import LogUnreadableError
+from tallystick.investigate import sql_views
 from tallystick.investigate.rows import rows
+from tallystick.investigate.sql_views import _Asked
+from tallystick.pipeline.planning import Piece, find
+from tallystick.pipeline.task import tables_of
 from tallystick.reading.survey import scan
 from tests.cli.conftest import Run
 
@@ -85,6 +90,8 @@ def test_counts_of_records_end_as_the_records_do_where_one_is_damaged(
     [
         "rows", "rows --json", "rows --lost", "rows --key 5", "rows --to csv", "history PATH 2",
         "history PATH 4", "asof --lsn 1000000", "sql PATH 'select count(*) from rows'",
+        "sql PATH 'select count(*) from changes'", "sql PATH 'from global_transactions'",
+        "export --to csv --table changes",
     ],
 )  # fmt: skip
 def test_the_rows_of_a_damaged_log_are_given_with_what_is_damaged(
@@ -97,6 +104,18 @@ def test_the_rows_of_a_damaged_log_are_given_with_what_is_damaged(
     assert answer.err.count("1 acknowledged record from record") == 1
     assert "is damaged" in answer.err
     assert answer.err.count("corrupt-group") == 1
+
+
+def test_what_is_not_read_to_its_end_is_not_judged(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten rows of a large log must stay cheap: `damage_of` reads it to its end."""
+    monkeypatch.setattr(sql_views, "damage_of", mock.Mock(side_effect=AssertionError))
+    asked = _Asked((str(damaged),), "changes")
+    batches = tables_of(map(Piece, find(asked.paths).logs), asked, ["changes"])
+    assert next(batches)[1].num_rows > 0
+    with pytest.raises(AssertionError):
+        list(batches)
 
 
 def test_without_a_list_of_problems_damage_is_an_error_once_all_rows_were_given(

@@ -34,11 +34,12 @@ from tallystick.reading.discovery import parent
 from tallystick.reading.filters import TIME_OF_DAY
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
-from tallystick.reading.settled import require_some
+from tallystick.reading.settled import damage_of, require_some
 from tallystick.reading.survey import NO_LOG, deliver, error_finding, survey
 from tallystick.reading.tables import Condition
 from tallystick.records import Clock, Finding, Severity
 from tallystick.systems.protocol import (
+    LogReading,
     LogSource,
     ReadOptions,
     Split,
@@ -116,9 +117,17 @@ class _Asked(SourceOptions):
         return self.given
 
     def met(self, problem: Finding) -> None:
-        """Take note of a log that cannot be read, once."""
-        if problem not in self.problems:
+        """Take note of a log that cannot be read, once: its findings may say so, too."""
+        told = {(one.code, one.log, one.file, one.offset) for one in self.problems}
+        if (problem.code, problem.log, problem.file, problem.offset) not in told:
             self.problems.append(problem)
+
+    def ended(self, table: str, reading: LogReading) -> None:
+        """Take note of damage that may hide changes or decisions; these have judged their log."""
+        if table == "changes" or (table, self.table) == ("findings", "global_transactions"):
+            known = {one.name: one for one in systems()}
+            for one in damage_of(reading, known, self.given):
+                self.met(one)
 
 
 def _add_collections(

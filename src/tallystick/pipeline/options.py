@@ -31,7 +31,7 @@ from tallystick.pipeline.typed import typed_schema
 from tallystick.reading.tables import Condition
 from tallystick.records import Finding
 from tallystick.storage.source import is_remote
-from tallystick.systems.protocol import ReadOptions
+from tallystick.systems.protocol import LogReading, ReadOptions
 
 SPLIT_BYTES = 128 << 20
 """Work of one task: small logs are put together, large files divided, up to about this."""
@@ -209,6 +209,9 @@ class SourceOptions:
 
     def met(self, problem: Finding) -> None:
         """Take note of a log that cannot be read: here a row of the findings table tells it."""
+
+    def ended(self, table: str, reading: LogReading) -> None:
+        """Take note that a table of a whole log was read: here the findings table tells damage."""
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:

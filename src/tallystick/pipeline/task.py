@@ -226,6 +226,8 @@ def _tables_of(
                 _require_no_loss(opening, piece, options)
             for batch in _read(opening.reading, piece, table, options):
                 yield table, batch
+            if piece.split is None:
+                options.ended(table, opening.reading)
         except (TallystickError, OSError) as error:
             if strict or (planned and went(piece.source, options)):
                 raise

@@ -511,7 +511,8 @@ def read_arrow(
     ``table`` is a key of `tallystick.reading.tables.TABLES`, ``columns`` are those that are wanted,
     by default all. Records of the native log are decoded in whole buffers; those of other systems
     too, many times faster, if ``columns`` leaves out ``attributes``; with ``salvage`` one by one.
-    ``wanted`` and ``problems`` as for `scan`.
+    ``wanted`` and ``problems`` as for `scan`; of changes ``problems`` gets damage that may hide
+    others, too.
 
     Raises:
         ValueError: there is no such table or column.
@@ -540,9 +541,15 @@ def read_arrow(
                 )
                 for one in ([None] if splits is None else splits)
             )
+            if table == "changes" and splits is None and problems is not None:
+                batches = chain(batches, told(reading))
         if table == "records":
             found.tells_lsns(reading, wanted)
         return filter(None, (wanted.taken_of(batch, table, clock) for batch in batches))
+
+    def told(reading: LogReading) -> Iterator[pa.RecordBatch]:
+        found.tell_damage(reading)
+        yield from ()
 
     def batches() -> Iterator[pa.RecordBatch]:
         if table != "findings":
