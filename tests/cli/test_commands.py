@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -122,7 +123,8 @@ def test_export_holds_every_record_in_every_form(run: Run, logs: Path, form: str
 @pytest.mark.parametrize("table", ["files", "transactions", "changes", "findings"])
 def test_export_gives_the_other_tables_too(run: Run, logs: Path, table: str) -> None:
     target = logs.parent / "out.jsonl"
-    assert run("export", logs, "--to", "jsonl", "--table", table, "-o", target).code == 0
+    code = run("export", logs, "--to", "jsonl", "--table", table, "-o", target).code
+    assert code == (table == "changes")  # of which a broken line may hide some
     assert target.read_text()
 
 
@@ -189,7 +191,7 @@ def test_every_command_has_help_and_every_help_ends_well(run: Run) -> None:
         assert "Usage: tallystick " + name in answer.out
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+def test_a_reader_that_goes_away_is_no_error_and_no_all_clear(tmp_path: Path) -> None:
     program = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
@@ -207,7 +209,7 @@ cli.main(["dump", *sys.argv[1:]])
             process.stdout.readline()
             process.stdout.close()
             assert process.stderr.read() == b""
-            assert process.wait(30) == 0
+            assert process.wait(30) == 128 + signal.SIGPIPE
 
 
 @pytest.mark.sampled(3)

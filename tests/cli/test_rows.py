@@ -235,6 +235,41 @@ def test_a_name_that_is_in_no_log_is_an_error_with_what_may_be_meant(
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.parametrize(("words", "said"), UNKNOWN, ids=str)
+def test_where_no_log_is_that_is_said_and_not_that_a_name_is_unknown(
+    run: Run, tmp_path: Path, words: list[str], said: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    words = [word.replace("OUT", str(tmp_path / "out")) for word in words]
+    answer = run(words[0], tmp_path / "empty", *words[1:])
+    assert answer.code == 2
+    assert "there is no log of any known system" in answer.err
+    assert said not in answer.err
+
+
+def test_a_form_and_another_exclude_each_other(run: Run) -> None:
+    for words in (["rows", DERBY_LOG], ["sql", DERBY_LOG, "select 1"]):
+        answer = run(*words, "--json", "--to", "csv")
+        assert (answer.code, answer.out) == (2, "")
+        assert "--json is --to jsonl, and excludes --to csv" in answer.err
+        assert run(*words, "--json", "--to", "jsonl").code == 0
+
+
+def test_records_without_a_key_are_a_row_each_and_no_database_is_spoken_of(
+    run: Run, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "log") as log:
+        for number in range(3):
+            log.append(b"record %d" % number)
+    answer = run("asof", tmp_path, "--lsn", "3")
+    assert [line.strip() for line in answer.out.splitlines()[1:]] == [
+        "record 0", "record 1", "record 2", "3 rows: 3 whole",
+    ]  # fmt: skip
+    assert run("asof", EXAMPLES / "orphan/bitronix", "--lsn", "3").out == "No row\n"
+    answer = run("history", tmp_path, "x")
+    assert (answer.code, "Nothing here has a key" in answer.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     "words",
     [

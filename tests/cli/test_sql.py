@@ -172,6 +172,24 @@ builtins.input, sys.stdin.isatty, sys.stderr = read, lambda: True, sys.stdout
     assert any("42" in line for line in shown)
 
 
+@pytest.mark.parametrize("word", ["quit", "exit;", r"\q", ".exit"])
+def test_a_prompt_ends_as_those_of_others_do(log: Path, word: str) -> None:
+    before = f"""
+import builtins, sys
+typed = iter([{word!r}, "SELECT 6 * 7;"])
+builtins.input, sys.stdin.isatty = lambda prompt: next(typed), lambda: True
+"""
+    assert not any("42" in line for line in at_terminal(24, 80, before, "sql", str(log)))
+
+
+def test_a_type_that_parquet_has_not_is_named(run: Run, log: Path, tmp_path: Path) -> None:
+    answer = run(
+        "sql", log, "SELECT INTERVAL 1 DAY AS i", "--to", "parquet", "-o", tmp_path / "out"
+    )
+    assert (answer.code, "Parquet has no type for a column" in answer.err) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
 def test_below_a_folder_without_a_log_nothing_is_asked_or_written(run: Run, tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     (tmp_path / "none/readme.txt").write_text("hello")

@@ -105,6 +105,16 @@ def test_a_file_that_is_there_keeps_its_mode_and_its_links(
 
 
 @pytest.mark.parametrize("name", ["export", "rows"])
+def test_a_pipe_without_a_name_is_written_to(name: str, log: Path) -> None:
+    """As a shell makes one: ``-o >(gzip > rows.gz)``, or ``-o /dev/stdout | head``."""
+    taking, giving = os.pipe()
+    with open(taking, "rb") as pipe:
+        WRITERS[name](log, Path(f"/dev/fd/{giving}"))
+        os.close(giving)
+        assert pipe.read()
+
+
+@pytest.mark.parametrize("name", ["export", "rows"])
 def test_a_pipe_is_written_to_and_stays_one(log: Path, tmp_path: Path, name: str) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

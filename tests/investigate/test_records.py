@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,12 @@ def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:
         next(follow(tmp_path))
 
 
+def test_what_no_log_tells_is_not_waited_for() -> None:
+    until = Filter(until=datetime(2026, 1, 1, tzinfo=UTC))
+    with pytest.raises(UnsupportedFormatError, match="no log here holds times of day"):
+        next(follow(ESTATE / "derby", until))
+
+
 ARTEMIS = EXAMPLES / "orphan" / "artemis"
 FROM = Filter(from_lsn=3)
 
@@ -101,6 +108,7 @@ FROM = Filter(from_lsn=3)
         lambda: list(seen_records(ARTEMIS, FROM)),
         lambda: list(seen_records(ARTEMIS, FROM, context=2)),
         lambda: list(statistics(ARTEMIS, FROM)),
+        lambda: next(follow(ARTEMIS, FROM)),
         lambda: read_arrow(str(ARTEMIS), wanted=FROM).read_all(),
     ],
 )

@@ -33,7 +33,7 @@ from tallystick.records import (
 )
 from tallystick.storage.source import open_source
 from tallystick.systems.answers import Ground, Reason, judgement_of, reasons
-from tallystick.systems.findings import NO_CODES
+from tallystick.systems.findings import Code, codes
 from tallystick.systems.protocol import (
     Folder,
     LogSource,
@@ -203,7 +203,7 @@ class FakeReading(Reading):
             {"broken": len(broken)},
             strict,
             differences,
-            judgement_of(REASONS, NO_CODES, [ground], broken),
+            judgement_of(REASONS, CODES, [ground], broken),
         )
 
     def batches(
@@ -225,9 +225,12 @@ class FakeReading(Reading):
         ]
 
 
+CODES = codes(Code("broken-line", Severity.DAMAGE, "A line is broken.", "Mend the line"))
+
 SYSTEM = System(
     name="fake",
     title="Fake log",
+    codes="tests.pipeline.fake:CODES",
     detector="tests.pipeline.fake:detect",
     reader="tests.pipeline.fake:FakeReading",
     clocks=frozenset({Clock.WALL_MS}),

@@ -112,6 +112,12 @@ def test_a_link_to_nothing_is_called_so(tmp_path: Path) -> None:
         discover(str(tmp_path / "link"))
 
 
+def test_a_link_to_itself_is_called_so(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("link")
+    with pytest.raises(LogUnreadableError, match="link to link, which leads in a circle"):
+        discover(str(tmp_path / "link"))
+
+
 def test_an_unreadable_file_is_a_finding_and_stops_nothing(tree: Path) -> None:
     (tree / "a/0.gz").write_bytes(b"not packed at all")
     found = discover(tree, known=SYSTEMS)

@@ -205,6 +205,9 @@ def test_unpacking_ends_at_a_limit_that_can_be_set(
     monkeypatch.setenv("TALLYSTICK_UNPACKED_MAX", str(3 << 20))
     with open_source(path) as source:
         assert source.size == 3 << 20
+    monkeypatch.setenv("TALLYSTICK_UNPACKED_MAX", "16GiB")
+    with pytest.raises(LogUnreadableError, match="is '16GiB'; expected a number of bytes"):
+        open_source(path)
 
 
 @pytest.mark.parametrize("name", ["a.gz", "a.zst"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from difflib import get_close_matches
 from pkgutil import resolve_name
@@ -196,9 +197,9 @@ def main(arguments: list[str] | None = None) -> None:
         code = USAGE
     except (click.Abort, KeyboardInterrupt):
         code = complain("interrupted", code=130)
-    except BrokenPipeError:
+    except BrokenPipeError:  # not all was looked at: 0 would say that it is fine
         print_nothing_more()
-        code = 0
+        code = 128 + signal.SIGPIPE
     except TallystickError as error:
         code = complain(str(error), USAGE, error.file)
     except OSError as error:

@@ -16,6 +16,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -567,7 +568,7 @@ def print_problems(out: Printer, problems: Iterable[Finding], others: list[str])
     found, without = told_apart(problems)
     for problem in found:
         out.finding(problem)
-    if others := [*dict.fromkeys([*without, *others])]:
+    if others := [*without, *others]:
         texts = [_others_text(others, most) for most in range(LOGLESS_MAX, 0, -1)]
         fitting = (text for text in texts if len(text) <= WIDTH)
         out.line(next(fitting, texts[-1]), style="dim")
@@ -585,9 +586,10 @@ def told_apart(problems: Iterable[Finding]) -> tuple[list[Finding], list[str]]:
 
 
 def _others_text(others: list[str], most: int) -> str:
-    named = ", ".join(other.rpartition("/")[2] for other in others[:most])
-    rest = f" and {len(others) - most} more" if len(others) > most else ""
-    return f"No log: {named}{rest}"
+    counts = Counter(other.rpartition("/")[2] for other in dict.fromkeys(others))
+    named = [name if count == 1 else f"{name} ({count})" for name, count in counts.items()]
+    more = sum([*counts.values()][most:])
+    return f"No log: {', '.join(named[:most])}{f' and {more} more' if more else ''}"
 
 
 def reading_options(command: _Command) -> _Command:
@@ -663,6 +665,17 @@ class NewPath(click.Path):
         if value == "-":
             self.fail("nothing of it goes to standard output; of a file '-' the path is './-'")
         return super().convert(value, param, ctx)
+
+
+def form_of(form: str | None, *, as_json: bool) -> str | None:
+    """Return the form of an output for which there are ``--to`` and ``--json``.
+
+    Raises:
+        click.UsageError: they ask for two.
+    """
+    if as_json and form not in (None, "jsonl"):
+        raise click.UsageError(f"--json is --to jsonl, and excludes --to {form}")
+    return "jsonl" if as_json else form
 
 
 _BINARY = ("parquet", "arrow")

@@ -88,7 +88,9 @@ def convert(
         TransactionUsageError: the node of a coordinator is not told, or is another one.
     """
     if node is not None and not service:
-        raise TransactionUsageError("a node is that of a service's folder", advice="Ask for one")
+        raise TransactionUsageError(
+            "a node is that of a service's folder", advice="Ask for one (--service)"
+        )
     options = options or ReadOptions()
     _require_keys(options.encryption_key, key_to)
     reading = _only_log(os.fspath(source), options)
@@ -237,7 +239,7 @@ def _require_sound(reading: LogReading, *, force: bool) -> list[Finding]:
             f"the log is not sound: {bad[0].message}",
             file=bad[0].file,
             offset=bad[0].offset,
-            advice="See 'tallystick explain'; with force what can be believed is converted",
+            advice="See 'tallystick explain'; force (--force) converts what can be believed",
         )
     return bad
 

@@ -191,7 +191,7 @@ class _Then:
     def __init__(self, reading: LogReading, table: str | None, names: set[str]) -> None:
         self._reading, self._table, self._names = reading, table, names
         self._log = reading.source.system, log_name(reading.source)
-        self._rows: dict[tuple[str, str], RowThen] = {}
+        self._rows: dict[tuple[str, ...], RowThen] = {}
         kept = reading.collections() if isinstance(reading, Catalogued) else ()
         self._columns = {one.name: {each.name for each in one.columns} for one in kept}
 
@@ -237,7 +237,9 @@ class _Then:
                 change.collection, set()
             )
             known = Known.WHOLE if whole else Known.PART
-            self._rows[place] = RowThen(
+            # A plain record has no key: no other is the same row.
+            own = () if change.key else (f"{change.commit_sequence}", f"{change.ordinal}")
+            self._rows[*place, *own] = RowThen(
                 *self._log, *place, known, values, change.after, change.commit_sequence
             )
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
-from tallystick.errors import LogWriteError
+from tallystick.errors import LogWriteError, UnsupportedFormatError
 from tallystick.printable import shell_quoted
 from tallystick.reading import read_arrow, scan
 from tallystick.reading.discovery import path_of
@@ -122,16 +122,17 @@ def write_whole(
     """
     if not isinstance(target, str | os.PathLike):
         return int(write(target))
+    if (before := _status(given := os.fspath(target))) and not stat.S_ISREG(before.st_mode):
+        with naming(given), open(given, "wb") as out:  # of /dev/fd/63 the real path is no path
+            return int(write(out))
     require_folder(Path(final := os.path.realpath(target)), "output")
     with naming(final):
-        return _write_file(final, write)
+        return _write_file(final, before, write)
 
 
-def _write_file(final: str, write: Callable[[IO[bytes]], int]) -> int:
-    before = _status(final)
-    if before is not None and not stat.S_ISREG(before.st_mode):
-        with open(final, "wb") as out:
-            return int(write(out))
+def _write_file(
+    final: str, before: os.stat_result | None, write: Callable[[IO[bytes]], int]
+) -> int:
     partial = f"{final}.partial"
     with ExitStack() as undo:
         undo.callback(_remove, partial)
@@ -157,9 +158,9 @@ def refuse_input(
     """
     if not isinstance(target, str | os.PathLike):
         return
-    final = os.path.realpath(target)
-    if (status := _status(final)) is not None and not stat.S_ISREG(status.st_mode):
+    if (status := _status(os.fspath(target))) and not stat.S_ISREG(status.st_mode):
         return
+    final = os.path.realpath(target)
     given = [path] if isinstance(path, str | os.PathLike) else path
     for one in (path_of(os.fspath(each)) for each in given):
         files = _files(one, options)
@@ -365,9 +366,17 @@ def _json(value: Any) -> Any:
 
 
 def _parquet(out: IO[bytes], reader: pa.RecordBatchReader) -> int:
+    import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    with parquet.ParquetWriter(out, reader.schema, compression="zstd") as writer:
+    try:
+        writer = parquet.ParquetWriter(out, reader.schema, compression="zstd")
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedFormatError(
+            f"Parquet has no type for a column of this answer: {error}",
+            advice="Make it text: CAST(... AS VARCHAR); or take another form",
+        ) from error
+    with writer:
         return _copy(reader, writer)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tallystick.errors import TallystickError, UnsupportedFormatError
-from tallystick.reading.filters import EVERYTHING, Filter, time_text
+from tallystick.reading.filters import EVERYTHING, TIME_OF_DAY, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.settled import Picture, picture
 from tallystick.reading.survey import (
@@ -212,13 +212,26 @@ def follow(
     None never.
 
     Raises:
-        UnsupportedFormatError: records of a log come and go between two looks; or LSNs are asked
-            for, and no log has them.
+        UnsupportedFormatError: records of a log come and go between two looks; or LSNs or times
+            are asked for, and no log has them.
         LogUnreadableError: there is no log.
     """
     found = survey(path, options=options).refuse_unknown_settings()
     deliver(found, None)
     wanted, followed = found.known_filter(wanted, "records"), dict[tuple[str, str], _Followed]()
+    timeless = 0
+    for source in found.logs:
+        with suppress(TallystickError):  # it is being written
+            reading = found.read(source)
+            timeless += reading.clock not in TIME_OF_DAY
+            found.tells_lsns(reading, wanted)
+    found.require_numbers(wanted)
+    if wanted.timed and timeless == len(found.logs):
+        raise UnsupportedFormatError(
+            "no log here holds times of day",
+            file=found.path,
+            advice="Leave out --since and --until",
+        )
     since = time.monotonic()
     while idle_s is None or time.monotonic() - since < idle_s:
         for source in found.logs:

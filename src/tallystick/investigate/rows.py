@@ -182,14 +182,14 @@ def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]
             require_table(name, names, found)
     if wanted.key is not None and columns:
         _require_column(wanted.key, columns, found)
-    if wanted.key is not None and not any(map(is_severe, found.problems)):
+    if wanted.key is not None and found.logs and not any(map(is_severe, found.problems)):
         wanted.require("key", _keys(found, wanted, wanted.key))
 
 
 def _require_transaction(asked: str | None, wanted: Filter, found: Survey) -> None:
     """Check that a transaction is there, by its number and where asked so by its commit, too."""
     found.require_named(Filter(transaction=wanted.transaction), "rows")
-    if asked != wanted.transaction and not any(map(is_severe, found.problems)):
+    if asked != wanted.transaction and found.logs and not any(map(is_severe, found.problems)):
         changes = (one for reading in found.readings() for one in reading.changes())
         placed = (f"{one.transaction}@{one.commit_sequence}" for one in changes)
         Filter(transaction=asked).require("transaction", placed)

@@ -7,6 +7,7 @@ not be read. Nothing is dropped silently.
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import re
@@ -333,8 +334,9 @@ def _single_file(path: str) -> str | None:
         mode = Path(path).stat().st_mode
     except OSError as error:
         if Path(path).is_symlink():
+            where = "leads in a circle" if error.errno == errno.ELOOP else "is not there"
             raise LogUnreadableError(
-                f"this is a link to {Path(path).readlink()}, which is not there",
+                f"this is a link to {Path(path).readlink()}, which {where}",
                 file=path,
                 advice="Name the folder that it should lead to, or mend the link",
             ) from error

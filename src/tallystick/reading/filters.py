@@ -199,7 +199,7 @@ class Filter:
         for one in known:
             if one == wanted:
                 return
-            if len(others) < _CANDIDATES_MAX:
+            if one and len(others) < _CANDIDATES_MAX:
                 others[one] = None
         near = get_close_matches(wanted, sorted(others), n=_NEAREST, cutoff=0.3)
         near = near or [*others][-_NEAREST:]

@@ -207,7 +207,7 @@ class Survey:
         if table in ("rows", "changes"):
             wanted = wanted.of_commit()
         try:
-            return wanted if wanted.gtrid is None else wanted.known_among(self._xids())
+            return wanted.known_among(self._xids()) if wanted.gtrid and self.logs else wanted
         except TransactionUsageError as error:
             raise self.not_found(error) from None
 
@@ -227,13 +227,14 @@ class Survey:
     def require_named(self, wanted: Filter, table: str) -> None:
         """Check that the transaction, key, table and resource are there of which nothing was found.
 
-        Of logs that could not be read nobody knows. All logs are read for it, if one is asked for.
+        Of logs that could not be read nobody knows, and where there is none, a problem says so.
+        All logs are read for it, if one is asked for.
 
         Raises:
             TransactionUsageError: there is no such transaction; it names candidates.
             UnsupportedFormatError: nothing has the key, or is of the table or resource.
         """
-        if any(map(is_severe, self.problems)):
+        if not self.logs or any(map(is_severe, self.problems)):
             return
         numbers = (one.transaction for one in self._transactions())
         wanted.require("transaction", (str(one) for one in numbers if one is not None))
@@ -678,7 +679,8 @@ def error_finding(source: LogSource, error: TallystickError | OSError) -> Findin
 
 def _not_safe(log: Observer, judgement: Judgement) -> Finding:
     build = log.system.findings_of(log_name(log.source))
-    text = f"{judgement.words}: {judgement.text}"
+    differs = ", but its engine and its bytes differ" if judgement.answer is Answer.SAFE else ""
+    text = f"{judgement.words}{differs}: {judgement.text}"
     files = log.source.files
     return build(NOT_SAFE.code, text, file=files[0] if len(files) == 1 else log.source.path)
 

@@ -510,7 +510,9 @@ def _from_stream(path: str, stream: IO[bytes]) -> ByteSource:
 
 def _unpacked_max() -> int:
     text = os.environ.get(UNPACKED_MAX_SETTING, "")
-    return int(text) if text.isdecimal() else UNPACKED_MAX
+    if text and not text.isdecimal():
+        raise LogUnreadableError(f"{UNPACKED_MAX_SETTING} is {text!r}; expected a number of bytes")
+    return int(text) if text else UNPACKED_MAX
 
 
 def _least_unpacked(path: str, stream: IO[bytes]) -> int:

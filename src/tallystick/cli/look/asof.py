@@ -24,6 +24,7 @@ from tallystick.cli.output import (
 from tallystick.investigate.asof import Known, Moment, RowThen, asof
 from tallystick.printable import counted
 from tallystick.records import Finding
+from tallystick.systems.registry import system
 
 _KNOWN = {
     Known.PART: "in part: other columns were last written before the log began",
@@ -67,18 +68,22 @@ def command(
 
 
 def _show_then(found: Iterable[RowThen]) -> None:
-    out, counts, log = Printer(streams=True), Counter[str](), ("", "")
+    out, counts, log, of_database = Printer(streams=True), Counter[str](), ("", ""), False
     for one in found:
         counts[one.known] += 1
         if (one.system, one.log) != log:
             log = one.system, one.log
+            of_database = of_database or system(one.system).dialect is not None
             out.line(Whole(f"{one.system}  {one.log}"), style="bold")
         row = one.to_dict() | {"kind": "", "after": one.image and one.image.hex(), "before": None}
         for line in row_lines(row):
             out.line(line)
         if one.known is not Known.WHOLE:
             out.line(f"      {_KNOWN[one.known]}", style="yellow")
-    out.line(f"{counted(counts.total(), 'row')}: {listed(counts)}", style="bold")
-    out.line(
-        "Rows that no record is about: only the database beside the log tells them.", style="dim"
-    )
+    said = f"{counted(counts.total(), 'row')}: {listed(counts)}" if counts else "No row"
+    out.line(said, style="bold")
+    if of_database:
+        out.line(
+            "Rows that no record is about: only the database beside the log tells them.",
+            style="dim",
+        )

@@ -63,7 +63,9 @@ def command(
     something could not be read.
     """
     if (stats, context > 0, follows).count(True) > 1 or (follows and salvage):
-        raise click.UsageError("--follow, --stats and --context exclude each other, or --salvage")
+        raise click.UsageError(
+            "--follow, --stats and --context exclude each other, and --follow --salvage"
+        )
     problems: list[Finding] = []
     wanted = wanted_of(options)
     read = read_options(**options)

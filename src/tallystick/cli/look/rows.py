@@ -21,6 +21,7 @@ from tallystick.cli.output import (
     as_json,
     body_text,
     end_listing,
+    form_of,
     output_option,
     output_target,
     paths_argument,
@@ -92,7 +93,7 @@ def command(
     outcomes one. --json is --to jsonl.
     """
     wanted = wanted_of(options, fates(options))
-    form = "jsonl" if as_json and form is None else form
+    form = form_of(form, as_json=as_json)
     problems: list[Finding] = []
     if form is None and output is None:
         show_rows(row_dicts(paths, wanted, options=read_options(**options), problems=problems))
@@ -154,7 +155,7 @@ def row_lines(row: Mapping[str, Any]) -> list[str]:
         said.append(_cut(body_text(bytes.fromhex(body))))
     key = None if row["kind"] == Kind.DECISION else row["key"]  # it is the global transaction
     named = " ".join(part for part in (row["kind"], row["collection"], key) if part)
-    text = printable(f"{named}: {', '.join(said)}" if said else named)
+    text = printable(": ".join(part for part in (named, ", ".join(said)) if part))
     if len(text) <= WIDTH - len(_INDENT) and text.isprintable():
         return [f"{_INDENT}{text.rstrip()}"]  # as `textwrap` does, whose cost is most of a row
     return _WRAPPER.wrap(text)

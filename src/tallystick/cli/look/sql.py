@@ -21,6 +21,7 @@ from tallystick.cli.output import (
     Whole,
     as_json,
     end_listing,
+    form_of,
     lacks_logs,
     output_option,
     output_target,
@@ -49,6 +50,8 @@ _QUERY = re.compile(r"(?!\w+://)(/\*|[^./~]).*[\s(;]", re.DOTALL)
 """How a statement begins; what is none, and not there, is a path that was mistyped."""
 _EMPTY = "the query is empty: give a statement, or none to be asked for them"
 _PROMPT, _MORE = "sql> ", "...> "
+_ENDS = ("quit", "exit", "\\q", ".quit", ".exit")
+"""What ends the prompts of other databases."""
 
 
 class _Command(click.Command):
@@ -94,7 +97,7 @@ def command(
 
     problems: list[Finding] = []
     paths, query = _apart(paths)
-    form = form or ("jsonl" if as_json else None)
+    form = form_of(form, as_json=as_json)
     if output is not None and form is None:
         raise click.UsageError("--output needs a form: --to jsonl, csv, parquet or arrow")
     if output is not None:
@@ -220,6 +223,8 @@ def _prompt(connection: Any, problems: list[Finding]) -> None:
             typed = ""
             say("", err=True)
             continue
+        if typed.strip().rstrip(";").casefold() in _ENDS:
+            return
         if not typed.rstrip().endswith(";"):
             typed = "" if typed.isspace() else typed
             continue
