@@ -171,6 +171,14 @@ def test_a_path_without_a_log_beside_others_is_named_and_no_fault(run: Run, stor
     assert [*tallystick.scan([store, store.parent / "empty"])]
 
 
+def test_files_of_one_name_that_are_no_log_are_counted(run: Run, store: Path) -> None:
+    for name in "abc":
+        (store.parent / name).mkdir()
+        (store.parent / name / "notes.txt").write_text("no log")
+    (store.parent / "a/other.txt").write_text("no log")
+    assert "No log: notes.txt (3), other.txt, lock" in run("inspect", store.parent).out
+
+
 def test_what_is_in_doubt_cannot_be_told_where_a_path_that_was_named_holds_no_log(
     run: Run, store: Path
 ) -> None:
