@@ -67,6 +67,13 @@ def test_a_whole_id_is_found_where_others_begin_with_it() -> None:
     assert find_gtrid("0a0b", [longer, ONE]) == longer.gtrid
 
 
+@pytest.mark.parametrize("text", ["XID_1114926712_FF01_0A0B0C0D", "1114926712:0a0b0c0d:ff01"])
+def test_another_branch_of_a_global_transaction_names_it(text: str) -> None:
+    """Each resource has a branch of its own, and an operator copies the id of one of them."""
+    with pytest.raises(TransactionUsageError, match=r"Did you mean 0a0b0c0d\?"):
+        find_gtrid(text, [ONE, OTHER])
+
+
 def test_all_that_is_unknown_is_refused_where_nothing_is_known() -> None:
     with pytest.raises(TransactionUsageError, match="No global transaction is here"):
         find_gtrid("0a0b0c0d", [])

@@ -178,8 +178,11 @@ def find_gtrid(text: str, known: Iterable[Xid]) -> bytes:
             f"{len(found):,} global transactions begin with {text!r}",
             advice=f"Give more of it: {_candidates(found)}",
         )
+    every = {gtrid for of in spelled.values() for gtrid in of}
     alike = {gtrid for name, of in spelled.items() if wanted.lower() in name for gtrid in of}
-    alike = alike or _nearest(wanted.lower(), {gtrid for of in spelled.values() for gtrid in of})
+    # Its branch at another resource has another id.
+    alike = alike or {one for one in every if len(one) > 3 and one.hex() in wanted.lower()}
+    alike = alike or _nearest(wanted.lower(), every)
     advice = f"Did you mean {_candidates(alike)}?" if alike else "No global transaction is here"
     raise TransactionUsageError(f"no global transaction here begins with {text!r}", advice=advice)
 
