@@ -345,7 +345,15 @@ def _value(one: pa.Scalar) -> Any:
     try:
         return one.as_py()
     except (OverflowError, ValueError):  # a year after 9999
-        return one.cast("string").as_py()
+        return _INFINITE.get(one.value) or one.cast("string").as_py()
+
+
+_INFINITE = {
+    sign * ((1 << bits) - 1): text
+    for bits in (31, 63)
+    for sign, text in ((1, "infinity"), (-1, "-infinity"))
+}
+"""The dates and times that DuckDB calls so, by their numbers; Arrow has years for some."""
 
 
 def _json(value: Any) -> Any:
