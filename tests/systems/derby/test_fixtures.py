@@ -39,6 +39,12 @@ def test_engine_verdict_is_the_oracles(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_what_the_bytes_tell_counts_transactions_in_the_words_of_every_system(case: str) -> None:
+    found = set(reading(case).verdict().to_dict()["strict"]["transactions"])
+    assert found <= {*(one.value for one in State), "active_internal"}
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_records_carry_everything_in_the_oracles_list(case: str) -> None:
     ours = [as_oracle(record.to_dict()) for record in reading(case).records()]
     same_json(ours, [without_text(line) for line in oracle(case)])

@@ -61,7 +61,7 @@ def test_memory_holds_open_transactions_and_the_latest(
     whole = [(number, one) for number in range(7, 400) for one in (BEGIN, COMMIT)]
     steps = [(5, BEGIN), *whole, (6, BEGIN), (6, PREPARE), (401, BEGIN), (401, ABORT)]
     found = log_of(steps, tmp_path)._analysis.transactions
-    assert found.states == {"active": 1, "committed": 393, "prepared": 1, "rolled_back": 1}
+    assert found.states == {"active": 1, "committed": 393, "prepared": 1, "aborted": 1}
     assert [one.number for one in found.kept.values()] == [5, 6]
     assert [one.number for one in found.prepared()] == [6]
     assert [one.number for one in found.latest] == [*range(402 - LATEST, 400), 6, 401]

@@ -18,7 +18,7 @@ from tallystick.systems.derby.format.layout import SYSTEM_NAME, Group, instant_t
 from tallystick.systems.derby.format.record_body import Body
 from tallystick.systems.derby.read.spans import ByteRange
 
-ACTIVE, PREPARED, COMMITTED, ABORTED = "active", "prepared", "committed", "rolled_back"
+ACTIVE, PREPARED, COMMITTED, ABORTED = "active", "prepared", "committed", "aborted"
 """States in the engine's words."""
 STATES = {
     COMMITTED: State.COMMITTED,

@@ -19,7 +19,7 @@ from tallystick.systems.derby.format.field_types import global_id_text
 from tallystick.systems.derby.format.layout import SYSTEM_NAME, instant_text
 from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.scan import LogScan
-from tallystick.systems.derby.read.transactions import ACTIVE
+from tallystick.systems.derby.read.transactions import ACTIVE, STATES
 from tallystick.systems.derby.verdict.answer import grounds
 from tallystick.systems.derby.verdict.differences import differences
 from tallystick.systems.held_back import held_back
@@ -76,9 +76,10 @@ def strict(
     transactions = analysis.transactions
     kept = transactions.kept.values()
     internal = Counter(one.state for one in kept if one.internal and one.state == ACTIVE)
+    states = transactions.states - internal
     return {
         "records": dict(analysis.records),
-        "transactions": dict(transactions.states - internal)
+        "transactions": {STATES[one].value: count for one, count in states.items()}
         | ({"active_internal": internal.total()} if internal else {}),
         "in_doubt": [global_id_text(one.xid) for one in transactions.prepared()],
         "lost": {
