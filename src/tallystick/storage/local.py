@@ -44,7 +44,9 @@ from tallystick.storage.files import (
     FileSystem,
     Lock,
     fill_with_zeros,
+    read_file,
     write_all,
+    write_whole,
 )
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.signals import starts_unchecked, uninterrupted
@@ -472,10 +474,18 @@ class LocalFileSystem:
     def locked_file(self, path: str) -> Iterator[File]:
         """Open as `open_to_append`, with the lock of the file that has the name for the block.
 
-        Whoever has it may replace the file: those who wait for it go on with the new one.
+        Whoever has it may replace the file: those who wait for it go on with the new one. A link
+        becomes a file, with the content of what it names, to which nothing is written.
         """
         while True:
-            with contextlib.closing(self._opened_to_append(path)) as file:
+            try:
+                opened = self._opened_to_append(path)
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                write_whole(self, path, [read_file(self, path)])
+                continue
+            with contextlib.closing(opened) as file:
                 fcntl.flock(file.fd, fcntl.LOCK_EX)
                 try:
                     named = self._status(path)

@@ -337,6 +337,19 @@ def test_a_transaction_that_ends_during_a_recovery_is_none_of_a_restored_databas
     assert not caplog.records
 
 
+def test_outcomes_behind_a_link_are_kept_and_nothing_is_written_through_it(tmp_path: Path) -> None:
+    """The first who opens it makes a file in its place."""
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "journal"
+    folder.mkdir()
+    Outcomes(folder).add(b"a")
+    (folder / outcomes.FILE).rename(elsewhere)
+    (folder / outcomes.FILE).symlink_to(elsewhere)
+    before = elsewhere.read_bytes()
+    Outcomes(folder).add(b"b")
+    assert Outcomes(folder).all() == [b"a", b"b"]
+    assert elsewhere.read_bytes() == before
+
+
 def test_an_outcome_that_is_noted_while_another_process_forgets_others_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
