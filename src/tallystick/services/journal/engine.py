@@ -106,12 +106,14 @@ class RecordJournalEngine(Uncopied):
         self._role = role
         self._refused = 0
         self._lock = threading.Lock()
+        self._learned: tuple[set[int], Sequence[PreparedTransaction]] | None
         self.add, self.update, self.delete = role.add, role.update, role.delete
         self.check_size, self.close = role.check_size, role.close
         self.deletes_last = role.deletes_last
-        self._begun = {one.transaction for one in self.prepared()}
+        ids, prepared = self._learned = self.live_ids(), self.prepared()
+        self._begun = {one.transaction for one in prepared}
         # An id must not be used twice, nor after a restart: it is above the clock and live ids.
-        self._last_id = max([time.time_ns() // 1000, *self.live_ids()])
+        self._last_id = max([time.time_ns() // 1000, *ids])
         self._last_transaction = self._last_id
         self._counters = GroupCounters()
 
@@ -207,7 +209,8 @@ class RecordJournalEngine(Uncopied):
     def learn_ids(self) -> tuple[set[int], Sequence[PreparedTransaction]]:
         """Return live ids and prepared transactions."""
         self._refused = self._refused_so_far()
-        return self.live_ids(), self.prepared()
+        learned, self._learned = self._learned, None  # at the opening they are as they were read
+        return learned or (self.live_ids(), self.prepared())
 
     def live_ids(self) -> set[int]:
         """Return the ids of live records."""

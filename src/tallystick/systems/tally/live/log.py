@@ -248,6 +248,13 @@ class TallyLog(Closing):
         return self._appender.control.first_segment
 
     @property
+    def written(self) -> tuple[int, int]:
+        """The number of the segment that is written to, and the offset up to which it is."""
+        at = self._appender.at
+        end = at.end  # first: a roll meanwhile gives a number to which this end is too far
+        return at.segment, end
+
+    @property
     def last_segment(self) -> int:
         """Number of the segment that is written to."""
         return self._appender.at.segment

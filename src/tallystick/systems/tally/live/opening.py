@@ -20,7 +20,8 @@ from tallystick.printable import logger
 from tallystick.records import Finding, Judgement
 from tallystick.storage.files import File, FileSystem, HeldFolder, write_whole
 from tallystick.storage.scheduling import time
-from tallystick.storage.source import logical_name
+from tallystick.storage.source import ByteSource, logical_name
+from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.answers import judgement_of
 from tallystick.systems.findings import UNREADABLE
 from tallystick.systems.tally.codes import CODES, REASONS, fatal
@@ -135,6 +136,7 @@ def open_log(
     if catalog.control is not None:
         # Before anything is read or written: it may be the log of something else.
         claim.require(catalog.control, folder)
+    access = _keeping(access)
     scan, state, index = _read_tail(catalog, access, key, term) or _read_all(catalog, access, key)
     if scan.broken:
         advice = _ADVICE if catalog.control_path is not None else f"{_ADVICE}. {_ADVICE_ARCHIVED}"
@@ -204,6 +206,25 @@ def _create(fs: FileSystem, folder: str, settings: Settings, claim: Claim) -> No
 
 
 # -- recovery -----------------------------------------------------------------------------
+
+
+def _keeping(access: FileAccess) -> FileAccess:
+    """Return access that keeps the file that was opened last, and knows where its zeros begin.
+
+    The last segment is walked, and then asked several times how it ends. Each reading is of the
+    disk, and of all that is preallocated. Whoever opens a log is the only one that writes to it.
+    """
+    kept = ByteSource("", memoryview(b""))
+
+    def opened(path: str) -> ByteSource:
+        nonlocal kept
+        if path != kept.path:
+            kept = ByteSource("", memoryview(b""))  # not two segments in memory at a time
+            kept = access.open(path)
+            kept.zeros_from = last_nonzero_end(kept.data, 0, kept.size)
+        return ByteSource(path, memoryview(kept.data), zeros_from=kept.zeros_from)
+
+    return replace(access, open=opened)
 
 
 _Index = list[tuple[int, int, int]]

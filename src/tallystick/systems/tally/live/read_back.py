@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Protocol
 
 from tallystick.errors import CorruptLogError, LogUnreadableError
 from tallystick.storage.files import Bytes, FileSystem
+from tallystick.storage.source import ByteSource, with_zeros
 from tallystick.systems.tally.columns.splits import seek
 from tallystick.systems.tally.format.columns import Row
 from tallystick.systems.tally.format.layout import GroupHeader
-from tallystick.systems.tally.read.files import SegmentFile, readable_folder
+from tallystick.systems.tally.read.files import (
+    Catalog,
+    FileAccess,
+    SegmentFile,
+    readable_folder,
+)
 from tallystick.systems.tally.read.records import rows_of
 from tallystick.systems.tally.read.scan import Scan, Step
 from tallystick.systems.tally.read.walk import Expected
@@ -40,6 +47,14 @@ class OpenLog(Protocol):
     @property
     def first_segment(self) -> int:
         """The number of the first segment that is kept."""
+        ...
+
+    @property
+    def written(self) -> tuple[int, int] | None:
+        """The number of the segment that is written to, and the offset up to which it is.
+
+        None if another process may write it.
+        """
         ...
 
     def hold(self, number: int) -> AbstractContextManager[None]:
@@ -70,7 +85,7 @@ def groups_from(
     # As of the same moment as what the catalog shows: a checkpoint may have raised it meanwhile.
     first = 0 if needed or catalog.control is None else catalog.control.first_segment
     start = seek(catalog, access, lsn=lsn, time_us=time_us)
-    scan = Scan(catalog, access, start)
+    scan = Scan(catalog, _of_what_is_written(log, catalog, access), start)
     due = None if start is None else _first_lsn(start, first, lsn=lsn, time_us=time_us)
     for step in scan.steps():
         header, at = step.place.header, step.place.lsn
@@ -84,6 +99,23 @@ def groups_from(
         due = at + header.count
     if due is None or due < min(end, durable + 1):
         raise _unread(log, scan, due)
+
+
+def _of_what_is_written(log: OpenLog, catalog: Catalog, access: FileAccess) -> FileAccess:
+    """Return access that reads nothing of what the last segment has preallocated."""
+    number, end = log.written or (0, 0)
+    last = catalog.live_segment(number)
+    if last is None:
+        return access
+
+    def opened(path: str) -> ByteSource:
+        if path != last.path or last.header is None:
+            return access.open(path)
+        source = with_zeros(path, access.part(path, 0, end), 0, last.header.size)
+        source.zeros_from = end
+        return source
+
+    return replace(access, open=opened)
 
 
 def _first_lsn(

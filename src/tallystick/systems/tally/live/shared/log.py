@@ -396,6 +396,10 @@ class SharedTallyLog(Closing):
         return self._seen().first_segment
 
     @property
+    def written(self) -> None:
+        """None: another process may write the last segment."""
+
+    @property
     def last_segment(self) -> int:
         """Number of the segment that is written to."""
         return self._seen().last_segment
