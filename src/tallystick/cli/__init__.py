@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import sys
 from difflib import get_close_matches
 from pkgutil import resolve_name
@@ -88,6 +87,8 @@ GROUPS: dict[str, tuple[str, str]] = {
 """Title and three examples of each group of commands, by its first one."""
 
 USAGE = 2
+PIPE_GONE = 141
+"""What a shell tells of a program that SIGPIPE ended, which not every system has."""
 
 
 class _Commands(click.Group):
@@ -199,7 +200,7 @@ def main(arguments: list[str] | None = None) -> None:
         code = complain("interrupted", code=130)
     except BrokenPipeError:  # not all was looked at: 0 would say that it is fine
         print_nothing_more()
-        code = 128 + signal.SIGPIPE
+        code = PIPE_GONE
     except TallystickError as error:
         code = complain(str(error), USAGE, error.file)
     except OSError as error:
