@@ -110,6 +110,38 @@ def committed(log: LogToFile) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("call", "operation"),
+    [
+        ("log", b""),
+        ("log", b"\1"),
+        ("log", b"\xff\xff\0\0"),
+        ("log", insert(0)[:-1]),
+        ("log", insert(0) + b"\0"),
+        ("log", encode_operation(operations.PHYSICAL_UNDO, {"pageId": PAGE, "pageVersion": 1})),
+        ("log", operations.encode_begin(operations.STATUS_USER, None)),
+        ("log", operations.encode_end(operations.STATUS_COMMITTED, None)),
+        ("compensate", insert(0)),
+        ("compensate", operations.encode_end(operations.STATUS_ABORTED, None)),
+    ],
+)
+def test_an_operation_that_no_record_can_have_is_the_callers_error(
+    call: str, operation: bytes
+) -> None:
+    """With it in the log, nobody could open that again."""
+    disk = MemoryFileSystem()
+    with small(disk) as log:
+        number = log.begin()
+        place = log.log(number, insert(0), row("kept"))
+        with pytest.raises(ValueError, match="operation is"):
+            log.compensate(number, operation, place) if call == "compensate" else log.log(
+                number, operation
+            )
+        log.commit(number)
+    with small(disk) as log:
+        assert committed(log) == ["kept"]
+
+
 def recover(fs: FileSystem) -> list[Hashable]:
     with small(fs) as log:
         return list(committed(log))

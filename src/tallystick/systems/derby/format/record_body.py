@@ -116,12 +116,29 @@ def has_operation(data: bytes | memoryview) -> bool:
 def _decode_head(data: bytes | memoryview) -> tuple[Cursor, _Head]:
     group, cursor = decode_group(data)
     transaction = cursor.transaction()
+    return cursor, (group, transaction, *_read_operation(cursor))
+
+
+def _read_operation(cursor: Cursor) -> tuple[int, Fields]:
     operation = cursor.uint(2)
     if operation not in OPERATIONS:
         raise LogFormatError(
             "unknown operation", offset=cursor.place - 2, found=f"format id {operation}"
         )
-    return cursor, (group, transaction, operation, OPERATIONS[operation].read(cursor))
+    return operation, OPERATIONS[operation].read(cursor)
+
+
+def decode_alone(data: bytes) -> int:
+    """Return the number of an operation without a body around it.
+
+    Raises:
+        LogFormatError: it is unknown, cut, or more follows it, which would be taken for the tail.
+    """
+    cursor = Cursor(data)
+    operation, _ = _read_operation(cursor)
+    if cursor.left:
+        raise LogFormatError("more follows the operation", offset=cursor.place)
+    return operation
 
 
 def _with_tail(cursor: Cursor, head: _Head) -> Body:

@@ -18,13 +18,14 @@ from typing import NoReturn
 from tallystick.arguments import bytes_of, integer
 from tallystick.errors import (
     LogClosedError,
+    LogFormatError,
     LogFullError,
     LogPoisonedError,
     LogWriteError,
     RecordTooLargeError,
     TransactionUsageError,
 )
-from tallystick.records import Xid
+from tallystick.records import Kind, Xid
 from tallystick.roles import Ticket
 from tallystick.storage.files import File, FileSystem
 from tallystick.storage.group.counters import GroupCounters
@@ -51,7 +52,7 @@ from tallystick.systems.derby.format.layout import (
     split_instant,
 )
 from tallystick.systems.derby.format.operations import encode_begin, encode_end, encode_operation
-from tallystick.systems.derby.format.record_body import Body, encode_body
+from tallystick.systems.derby.format.record_body import Body, decode_alone, encode_body
 from tallystick.systems.derby.live.access_file import BUFFER_SIZE, LogAccessFile, WriteSynced
 from tallystick.systems.derby.live.files import LogFolder
 from tallystick.systems.derby.live.opening import Opened, failures_as_corrupt, open_log
@@ -68,6 +69,7 @@ _AMPLE = POSITION_MAX - 2 * _RESERVE
 _BEGIN = int(Group.RAWSTORE | Group.FIRST)
 _PAGE = int(Group.RAWSTORE | Group.XA_NEEDLOCK)
 _COMPENSATION = _PAGE | int(Group.COMPENSATION)
+_OWN = (operations.BEGIN, operations.END, operations.CHECKPOINT)
 # Group and status of the records that end a transaction.
 _PREPARE = (int(Group.RAWSTORE | Group.PREPARE), operations.STATUS_PREPARED)
 _COMMIT = (int(Group.RAWSTORE | Group.COMMIT | Group.LAST), operations.STATUS_COMMITTED)
@@ -227,6 +229,7 @@ class LogToFile(Closing):
 
         Raises:
             TransactionUsageError: the transaction is not open.
+            ValueError: no record of a page has this operation; the log would not open with it.
         """
         return self._log(number, _PAGE, operation, optional)
 
@@ -240,6 +243,10 @@ class LogToFile(Closing):
 
         Returns:
             The instant of the record.
+
+        Raises:
+            TransactionUsageError: the transaction is not open.
+            ValueError: it undoes nothing; the log would not open with it.
         """
         return self._log(number, _COMPENSATION, operation, b"", undone)
 
@@ -247,7 +254,7 @@ class LogToFile(Closing):
         self, number: int, group: int, operation: bytes, optional: bytes, undo: int | None = None
     ) -> int:
         number = _transaction_number(number)
-        operation, optional = bytes_of(operation, "operation"), bytes_of(optional, "optional")
+        operation, optional = _operation(operation, group), bytes_of(optional, "optional")
         if undo is not None:
             undo = integer(undo, "undone", 0, INSTANT_MAX)
         body = encode_body(group, number, operation, optional, undo)
@@ -528,6 +535,26 @@ class LogToFile(Closing):
                 if not isinstance(self._stop, LogClosedError):
                     self._stop = LogClosedError("the log is closed")
                     self._folder.close()
+
+
+def _operation(value: object, group: int) -> bytes:
+    """Return an operation that is whole, and that records of this group have.
+
+    Raises:
+        ValueError: another one.
+    """
+    operation = bytes_of(value, "operation")
+    try:
+        number = decode_alone(operation)
+    except LogFormatError as error:
+        raise ValueError(f"operation is none that a log can have: {error}") from error
+    undoes = operations.OPERATIONS[number].kind is Kind.UNDO
+    if number in _OWN or undoes != bool(group & Group.COMPENSATION):
+        raise ValueError(
+            "operation is of another kind: `log` takes changes of pages and containers, "
+            "`compensate` what undoes them; the log writes its own of transactions and checkpoints"
+        )
+    return operation
 
 
 def _transaction_number(value: object) -> int:
