@@ -1,5 +1,5 @@
 # make run: the pipeline over the example estate.  make test: every check that a clone alone allows.
-.PHONY: run test quick lint docs format types interop pythons sparks nightly twin landing soak fuzz audit coverage mutants mysql bench release clean lock
+.PHONY: run test quick lint docs format types interop pythons sparks nightly soak fuzz audit coverage mutants mysql bench release clean lock
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -53,22 +53,12 @@ mysql: $(READY)
 	@scripts/ensure.sh java maven postgres
 	@scripts/mysql.sh $(ARGS)
 
-# What takes long, and the rest of all samples.
+# What takes long, and the rest of all samples, of which a landing runs a seventh (ARGS="--turn today").
 nightly: $(READY)
 	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail zsh fish
 	$(PYTEST) $(SPREAD) -m "turns or (long and not soak)" $(ARGS)
-	@test -n "$(findstring tests/,$(ARGS))" || $(MAKE) twin
-
-# What takes long and group commit's compiled core could do otherwise, on its twin.
-twin: $(READY)
-	TALLYSTICK_PURE=1 $(PYTEST) $(SPREAD) -m "both_cores and long and not soak" $(BOTH_CORES)
-
-# What a landing runs besides make test, in one session: the originals, what takes long, and a seventh of
-# the rest of all samples.
-landing: $(READY)
-	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail zsh fish
-	@scripts/sparks.sh --fetch-only
-	$(PYTEST) $(SPREAD) -m "turns or ((interop or long) and not soak)" --turn today $(ARGS)
+	@test -n "$(findstring tests/,$(ARGS))" || TALLYSTICK_PURE=1 $(PYTEST) $(SPREAD) \
+	  -m "both_cores and long and not soak" $(BOTH_CORES)
 
 # The same with more examples, and what takes hours.
 soak: $(READY)
