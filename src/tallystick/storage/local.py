@@ -462,11 +462,8 @@ class LocalFileSystem:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
         return LocalFile(path, flags, self.file_mode, at=self._at(path))
 
-    def open_to_append(self, path: str) -> File:
+    def open_to_append(self, path: str) -> LocalFile:
         """Open or make a file to whose end all processes write, whatever offset they give."""
-        return self._opened_to_append(path)
-
-    def _opened_to_append(self, path: str) -> _AppendedFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
         return _AppendedFile(path, flags, self.file_mode, at=self._at(path))
 
@@ -479,7 +476,7 @@ class LocalFileSystem:
         """
         while True:
             try:
-                opened = self._opened_to_append(path)
+                opened = self.open_to_append(path)
             except OSError as error:
                 if error.errno != errno.ELOOP:
                     raise
