@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tallystick.errors import TallystickError, UnsupportedFormatError
-from tallystick.reading.filters import EVERYTHING, TIME_OF_DAY, Filter, time_text
+from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.settled import Picture, picture
 from tallystick.reading.survey import (
@@ -219,19 +219,13 @@ def follow(
     found = survey(path, options=options).refuse_unknown_settings()
     deliver(found, None)
     wanted, followed = found.known_filter(wanted, "records"), dict[tuple[str, str], _Followed]()
-    timeless = 0
     for source in found.logs:
         with suppress(TallystickError):  # it is being written
             reading = found.read(source)
-            timeless += reading.clock not in TIME_OF_DAY
+            found.clock_for(reading, wanted)
             found.tells_lsns(reading, wanted)
     found.require_numbers(wanted)
-    if wanted.timed and timeless == len(found.logs):
-        raise UnsupportedFormatError(
-            "no log here holds times of day",
-            file=found.path,
-            advice="Leave out --since and --until",
-        )
+    found.require_times(wanted)
     since = time.monotonic()
     while idle_s is None or time.monotonic() - since < idle_s:
         for source in found.logs:

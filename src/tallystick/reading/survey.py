@@ -322,12 +322,27 @@ class Survey:
         Raises:
             UnsupportedFormatError: no log here does.
         """
-        # `tells_lsns` has noted each log without, once.
-        unnumbered = sum(one.code == _NO_LSNS for one in self.problems)
-        if wanted.numbered and self.logs and unnumbered == len(self.logs):
+        if wanted.numbered and self._noted_of_all(_NO_LSNS):
             raise UnsupportedFormatError(
                 "no record here has an LSN", file=self.path, advice=_UNNUMBERED_ADVICE
             )
+
+    def require_times(self, wanted: Filter) -> None:
+        """Check that a log holds times of day, if times are asked for.
+
+        Raises:
+            UnsupportedFormatError: no log here does.
+        """
+        if wanted.timed and self._noted_of_all(_NO_TIMES):
+            raise UnsupportedFormatError(
+                "no log here holds times of day",
+                file=self.path,
+                advice="Leave out --since and --until",
+            )
+
+    def _noted_of_all(self, code: str) -> bool:
+        """Return whether `clock_for` or `tells_lsns`, which note a log once, have noted each."""
+        return 0 < len(self.logs) == sum(one.code == code for one in self.problems)
 
     def streamed(
         self,
@@ -710,9 +725,12 @@ def _not_fitting(log: Observer, part: Part) -> Finding:
     return build(NOT_SAFE.code, text, file=part.path, advice=advice)
 
 
+_NO_TIMES = "no-times"
+
+
 def _no_times(source: LogSource) -> Finding:
     return Finding(
-        "no-times", Severity.WARNING, source.system, log_name(source),
+        _NO_TIMES, Severity.WARNING, source.system, log_name(source),
         "The log holds no times of day: nothing of it lies between two times.",
         advice="Leave out --since and --until, or ask for a transaction or a key",
     )  # fmt: skip
