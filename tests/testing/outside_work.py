@@ -19,7 +19,8 @@ from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.coordinator_dir import open_coordinator_dir
 from tallystick.services.write_behind import WriteBehind
 from tallystick.storage.files import Bytes, File, FileSystem
-from tallystick.storage.local import LOCAL, LocalFile, LocalFileSystem, _AppendedFile
+from tallystick.storage.local import LOCAL, LocalFile, LocalFileSystem
+from tallystick.storage.local.file import AppendedFile
 from tests.services.page_store.test_crash_states import add, small_store
 from tests.services.write_behind.kit import put, quick, small_log
 from tests.services.write_behind.test_crashes import FileTarget
@@ -138,7 +139,7 @@ def spy(tell: Callable[[Shape], None]) -> None:
         return file
 
     LocalFileSystem.open_to_append = open_to_append  # type: ignore[method-assign, assignment]
-    spied(_AppendedFile, "pwrite", written)
+    spied(AppendedFile, "pwrite", written)
     spied(LocalFile, "pwrite", written)
     spied(
         LocalFile,
