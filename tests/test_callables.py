@@ -275,7 +275,7 @@ CHECKED: dict[str, Take] = {
     "services/transactions/resources/connection_resource.py ConnectionResource.__init__ alive": (
         lambda given, _: PostgresResource("p", given)
     ),
-    "services/transactions/resources/mysql.py MySqlResource.__init__ connect": (
+    "services/transactions/resources/mysql/resource.py MySqlResource.__init__ connect": (
         lambda given, _: MySqlResource("m", given)
     ),
     "services/transactions/resources/pep249.py TpcResource.__init__ connect": (
@@ -287,7 +287,7 @@ CHECKED: dict[str, Take] = {
     "services/transactions/resources/pep249.py oracle_resource connect": (
         lambda given, _: oracle_resource("o", given)
     ),
-    "services/transactions/resources/postgres.py PostgresResource.__init__ connect": (
+    "services/transactions/resources/postgres/resource.py PostgresResource.__init__ connect": (
         lambda given, _: PostgresResource("p", given)
     ),
     "services/transactions/steps.py observer on_step": _on_step,
@@ -337,7 +337,7 @@ AWAITED = {
     "services/transactions/integrations/web.py TransactionMiddleware.__init__ app",
     "services/transactions/aio.py AsyncTransactionManager.transactional function",
     "services/transactions/messaging/handlers.py decorate_task function",
-    "services/transactions/resources/postgres.py PostgresResource.__init__ connect_async",
+    "services/transactions/resources/postgres/resource.py PostgresResource.__init__ connect_async",
     "services/write_behind/targets/adapters.py AsyncTarget.__init__ function",
 }
 
@@ -364,7 +364,7 @@ OURS = re.compile(
     r"|keys.py KeyedHandler|statements.py)"
     r"|services/transactions/resources/(pool|sqlalchemy|thread_branch).py"
     r"|services/transactions/resources/(connection_resource.py url_options|pep249.py TpcErrors"
-    r"|postgres.py BasePostgresBranch)"
+    r"|postgres/branches.py BasePostgresBranch)"
     r"|services/transactions/steps.py (drive|follow|one_step|Whole)"
     r"|services/write_behind/(metrics|sequencer|transaction).py"
     r"|services/write_behind/targets/(contact|persisted_marks|rows|statements|workers).py"

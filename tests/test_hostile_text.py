@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from tallystick.rescue.bundling import _MASKS
-from tallystick.services.transactions.resources.mysql import _CHANGES_SESSION
+from tallystick.services.transactions.resources.mysql.branch import _CHANGES_SESSION
 from tallystick.systems.h2.engine.opening import _KEYWORD
 from tallystick.systems.h2.format.catalogue import table_names
 from tallystick.systems.h2.format.values.types import Value

@@ -36,8 +36,8 @@ from tallystick.services.transactions import (
     Transaction,
     TransactionManager,
 )
-from tallystick.services.transactions.resources import adapt, mysql
-from tallystick.services.transactions.resources.mysql import MySqlResource
+from tallystick.services.transactions.resources import adapt
+from tallystick.services.transactions.resources.mysql import MySqlResource, branch, statements
 from tallystick.services.transactions.resources.postgres import PostgresResource
 from tallystick.services.transactions.resources.sqlalchemy import from_engine
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
@@ -150,14 +150,14 @@ def test_a_server_that_takes_one_statement_at_a_time_commits_with_its_outcome(
     bank: Bank, server_face: Face, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As MySQL does: MariaDB alone is sent several before an answer is read."""
-    monkeypatch.setattr(mysql, "takes_several", lambda _: False)
-    asked, ask = list[str](), mysql.ask
+    monkeypatch.setattr(branch, "takes_several", lambda _: False)
+    asked, ask = list[str](), statements.ask
 
     def note(connection: Any, statement: str) -> None:
         asked.append(" ".join(statement.split()[:2]))
         ask(connection, statement)
 
-    monkeypatch.setattr(mysql, "ask", note)
+    monkeypatch.setattr(branch, "ask", note)
     with bank.manager("pg", "maria", face=server_face) as tm, tm.begin() as tx:
         bank.pay(tx, "pg", -5)
         bank.pay(tx, "maria", 5)
