@@ -227,16 +227,16 @@ CHECKED: dict[str, Take] = {
         lambda folder, progress: discover(folder, progress=progress)
     ),
     "reading/scrubbing.py scrub progress": _progress(tallystick.scrub),
-    "reading/survey.py Survey.readings progress": _progress(
+    "reading/survey/logs.py Survey.readings progress": _progress(
         lambda folder, progress: list(survey(folder).readings(progress))
     ),
-    "reading/survey.py Survey.observers progress": _progress(
+    "reading/survey/logs.py Survey.observers progress": _progress(
         lambda folder, progress: list(survey(folder).observers(progress))
     ),
-    "reading/survey.py survey progress": _progress(survey),
-    "reading/survey.py explain progress": _progress(tallystick.explain),
-    "reading/survey.py inspect progress": _progress(tallystick.inspect),
-    "reading/survey.py verify progress": _progress(verify),
+    "reading/survey/logs.py survey progress": _progress(survey),
+    "reading/survey/judging.py explain progress": _progress(tallystick.explain),
+    "reading/survey/judging.py inspect progress": _progress(tallystick.inspect),
+    "reading/survey/judging.py verify progress": _progress(verify),
     "reading/triaging.py triage progress": _progress(tallystick.triage),
     "services/journal/aio.py AsyncJournal.backup progress": lambda given, folder: asyncio.run(
         _backup_awaited(given, folder)
@@ -356,7 +356,7 @@ VALUE_IS_USED = {
 OURS = re.compile(
     r"disposal/(disposers.py install|worker.py AskingLog)|investigate/export.py write_whole"
     r"|metrics.py|pipeline/(stages|tables)/"
-    r"|reading/(settled|tables).py|reading/survey.py Survey.streamed|records.py Deferred"
+    r"|reading/(settled|tables).py|reading/survey/logs.py Survey.streamed|records.py Deferred"
     r"|services/journal/(engine.py|transaction.py submitted)"
     r"|services/page_store/(checkpoint|recovery|pages/cache).py"
     r"|services/transactions/(deadlines|metrics|recovery|tracing|two_phase_commit|xids).py"
