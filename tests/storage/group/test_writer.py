@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -224,7 +225,38 @@ def test_one_start_flush_is_enough_while_another_flush_runs() -> None:
     writer.close()
 
 
-def test_start_flush_inside_an_exclusive_block_takes_effect_after_it() -> None:
+@pytest.mark.parametrize("has_threads", [True, False])
+def test_what_is_asked_for_during_a_flush_is_done_after_it(
+    monkeypatch: pytest.MonkeyPatch, has_threads: bool
+) -> None:
+    if not has_threads:
+        _without_threads(monkeypatch)
+    disk = SlowDisk()
+    writer = _writer(disk)
+    disk.free.clear()
+    leader = _flushing(disk, writer)
+    ticket = writer.submit(2)
+    ticket.start_flush()
+    disk.free.set()
+    leader.join()
+    _poll(ticket)
+    assert disk.durable == [1, 2]
+    writer.close()
+
+
+def _without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise BlockingIOError(errno.EAGAIN, "no thread can be started")
+
+    monkeypatch.setattr("tallystick.storage.group.tasks.start_thread", refuse)
+
+
+@pytest.mark.parametrize("has_threads", [True, False])
+def test_start_flush_inside_an_exclusive_block_takes_effect_after_it(
+    monkeypatch: pytest.MonkeyPatch, has_threads: bool
+) -> None:
+    if not has_threads:
+        _without_threads(monkeypatch)
     disk = SlowDisk()
     writer = _writer(disk)
     with writer.exclusive():

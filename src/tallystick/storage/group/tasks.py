@@ -37,14 +37,14 @@ class TaskFlusher(Uncopied):
         self._requested.acquire()
         self._thread: threading.Thread | None = None
 
-    def request(self) -> None:
-        """Have ``flush`` called soon; at once, in this thread, where no other can be started."""
+    def request(self) -> bool:
+        """Have ``flush`` called soon; return False where no thread can be started for it."""
         try:
             self._require_thread()
         except OSError:
-            self._flush()
-        else:
-            self.request_if_running()
+            return False
+        self.request_if_running()
+        return True
 
     def _require_thread(self) -> None:
         if self._thread is None:

@@ -137,6 +137,8 @@ class GroupWriter(Uncopied, Generic[Item]):
 
     def _make_flusher(self) -> None:
         self._task_flusher = TaskFlusher(self._flush_for_tasks, f"flusher of {self.name}")
+        self._flush_due = False
+        """A flush was requested, and no thread could be started for it."""
 
     # -- for callers ----------------------------------------------------------------------
 
@@ -227,8 +229,10 @@ class GroupWriter(Uncopied, Generic[Item]):
     # -- for the queue ---------------------------------------------------------------------
 
     def request_flush(self) -> None:
-        """Have the task flusher flush soon."""
-        self._task_flusher.request()
+        """Have the task flusher flush soon; where it cannot run, threads of callers do."""
+        if not self._task_flusher.request():
+            self._flush_due = True  # first: whoever flushes now looks once the lock is free
+            self._flush_if_due()
 
     def own_flush_error(self) -> LogWriteError:
         """Return the error for a thread that flushes and would wait for itself for ever."""
@@ -270,16 +274,29 @@ class GroupWriter(Uncopied, Generic[Item]):
     def lead(self, sync: bool) -> None:
         """Flush everything that waits."""
         with uninterrupted:
-            try:
-                if sync:
-                    self._queue.wait_for_woken()
-                    if self._delay and self._has_siblings():
-                        time.sleep(self._delay)
-                self._flush(sync)
-            except BaseException as error:
-                self._poison(error)
-            finally:
-                self.release()
+            self._lead(sync)
+            self._flush_if_due()
+
+    def _lead(self, sync: bool) -> None:
+        try:
+            if sync:
+                self._queue.wait_for_woken()
+                if self._delay and self._has_siblings():
+                    time.sleep(self._delay)
+            self._flush(sync)
+        except BaseException as error:
+            self._poison(error)
+        finally:
+            self._release()
+
+    def _flush_if_due(self) -> None:
+        """Flush for tasks in the caller's thread if they have no other; not if one does so now."""
+        while self._flush_due:
+            with uninterrupted:
+                if not self._queue.try_acquire():
+                    return
+                self._flush_due = False
+                self._lead(sync=True)
 
     def commit_alone(self, item: Item, size: int) -> int:
         """Write and sync one item, without a group; returns its log sequence number."""
@@ -311,6 +328,10 @@ class GroupWriter(Uncopied, Generic[Item]):
 
     def release(self) -> None:
         """End a flush, and have the groups formed meanwhile flushed next (I5)."""
+        self._release()
+        self._flush_if_due()
+
+    def _release(self) -> None:
         if self._queue.release():
             self._task_flusher.request_if_running()
 
