@@ -75,6 +75,24 @@ def test_records_given_up_before_they_were_read_are_named_in_the_error() -> None
             _sequences(tail)
 
 
+def test_records_given_up_while_they_are_read_are_not_called_damaged() -> None:
+    fs = MemoryFileSystem()
+    with TallyLog(FOLDER, settings=TINY, fs=fs) as log:
+        for _ in range(3):
+            log.append(bytes(900)).wait()
+
+        def durable() -> int:  # asked for between the header of a group and its content
+            known = log.durable_lsn
+            for _ in range(30):
+                log.append(b"x" * 900).wait()
+                log.reclaim(log.next_lsn)
+            return known
+
+        tail = Tail(FOLDER, fs=fs, durable=durable)
+        with pytest.raises(LogUnreadableError, match="were given up before they were read"):
+            _sequences(tail)
+
+
 def test_a_tail_of_a_log_of_this_process_reads_what_a_checkpoint_gave_up_meanwhile() -> None:
     fs = MemoryFileSystem()
     with TallyLog(FOLDER, settings=TINY, fs=fs) as log:

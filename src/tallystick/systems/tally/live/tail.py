@@ -213,6 +213,7 @@ class Tail(Uncopied):
         content = data[HEADER_SIZE:-HEADER_SIZE]
         # Durable, so it is no group that is being written.
         if crc32(content) != header.payload_crc:
+            self._require_same_segment(file)  # in between another group may have taken its place
             raise CorruptLogError(
                 "a durable group is damaged", file=file.path, offset=header.offset,
                 advice="Look at the log with `tallystick explain`",
