@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from tallystick.errors import CorruptLogError
+from tallystick.errors import CorruptLogError, LogFullError
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally import SYSTEM
 from tallystick.systems.tally.format.layout import CONTROL_NAME
 from tallystick.systems.tally.format.sealing import KeyMissingError, WrongKeyError
 from tallystick.systems.tally.live.log import TallyLog
+from tallystick.systems.tally.live.roles.persist_log import TallyPersistLog
 from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
 from tallystick.systems.tally.live.salvage import salvage
+from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.read.files import read_folder
+from tallystick.testing import Fault, FaultyFileSystem, MemoryFileSystem
 from tests.roles.contract_undo_redo_log import recovered
 
 BODIES = [b"one", b"two", b"three"]
@@ -73,3 +77,47 @@ def test_a_number_of_which_records_are_missing_is_rolled_back_that_once(tmp_path
     again = TallyUndoRedoLog(str(tmp_path / "new"))
     assert sorted(recovered(again).rows.values()) == [b"first", b"last", b"third"]
     again.close()
+
+
+def test_a_salvage_onto_a_disk_that_is_full_for_a_while_says_so() -> None:
+    fs, settings = MemoryFileSystem(), Settings(segment_size=4 << 20, preallocate=False)
+    with TallyLog("/log", settings=settings, fs=fs) as log:
+        for _ in range(91):  # so many that some are written before all were handed over
+            log.append(bytes(100_000))
+        for _ in range(5):  # for which there is room in the last segment
+            log.append(b"small")
+    full = FaultyFileSystem(fs, Fault(3, {"create"}, errno.ENOSPC, lasting=True))
+    with pytest.raises(LogFullError):
+        salvage("/log", "/new", settings=settings, fs=full)
+
+
+def test_numbers_that_were_given_are_not_given_again_after_a_salvage(tmp_path: Path) -> None:
+    log = TallyPersistLog(str(tmp_path / "log"))
+    number, ticket = log.persisting(["target"], [])
+    ticket.wait()
+    log.persisted(number, ["target"])
+    log.roll()
+    log.log.reclaim()
+    log.close()
+    salvage(str(tmp_path / "log"), str(tmp_path / "new"))
+    again = TallyPersistLog(str(tmp_path / "new"))
+    assert again.last_number == number
+    again.close()
+
+
+def test_what_a_checkpoint_has_given_up_stays_so_in_a_salvaged_log(tmp_path: Path) -> None:
+    log = TallyUndoRedoLog(str(tmp_path / "log"))
+    log.add_undo(1, b"before the checkpoint")
+    log.commit_rows(1, {(16, 1): b"old"})
+    log.remove_until(log.checkpoint(7))
+    log.add_undo(1, b"after it")
+    log.commit_rows(1, {(16, 2): b"new"})
+    log.close()
+    report = salvage(str(tmp_path / "log"), str(tmp_path / "new"))
+    logs = [TallyUndoRedoLog(str(tmp_path / name)) for name in ("log", "new")]
+    before, after = map(recovered, logs)
+    assert (after.pages, after.rows) == (before.pages, before.rows)
+    assert [one.marks() for one in logs] == [[7], [7]]
+    assert report.records == logs[1].log.next_lsn - 1
+    for one in logs:
+        one.close()

@@ -6,19 +6,22 @@ and a report of what was given up. The damaged log is not touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tallystick.arguments import secret_of
 from tallystick.errors import TallystickError
 from tallystick.records import Finding
 from tallystick.storage.files import FileSystem
+from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.bodies import decode_ending
 from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
+from tallystick.systems.tally.format.layout import LSN_FIRST
 from tallystick.systems.tally.format.sealing import KeyMissingError, KeyProvider, WrongKeyError
-from tallystick.systems.tally.live.items import UnplacedEnding
+from tallystick.systems.tally.live.items import Item, UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.read.claim import ANYONES, claim_of
@@ -57,7 +60,8 @@ def salvage(
 ) -> SalvageReport:
     """Write every whole record of the log at ``source`` to a new log at ``target``.
 
-    Records get new LSNs. A transaction with records missing is rolled back.
+    Records get new LSNs. A transaction with records missing is rolled back. What a checkpoint has
+    given up stays so, and numbers of transactions and entries that were given are not given again.
 
     Args:
         source: folder of the damaged log; not changed.
@@ -70,6 +74,7 @@ def salvage(
         FileExistsError: ``target`` holds files.
         KeyMissingError: a group is encrypted, and no key was given.
         WrongKeyError: a whole group cannot be decrypted with this key.
+        LogWriteError: the disk of the new log is full; it lacks records.
     """
     if fs.list(target):
         raise FileExistsError(f"{target} is not empty: salvage writes to a new folder")
@@ -78,10 +83,31 @@ def salvage(
     control = control_in(fs, source)
     claim = ANYONES if control is None else claim_of(control)
     with TallyLog(target, settings=settings, key=key, fs=fs, claim=claim) as log:
-        for row, whole in _rows(source, secret, fs, report):
-            log.submit(_again(row, whole=whole), sync=False)
-            report.records += 1
+        given_up = 0 if control is None else control.checkpoint_lsn
+        checkpoint = _write(log, _rows(source, secret, fs, report), given_up)
+        report.records = log.next_lsn - LSN_FIRST
+        if given_up:
+            log.reclaim(checkpoint, keep_from=0)
     return report
+
+
+def _write(log: TallyLog, rows: Iterable[tuple[Row, bool]], given_up: int) -> int:
+    """Write records durably; return the LSN of the first that was not below ``given_up``.
+
+    Raises:
+        LogWriteError: one was refused.
+    """
+    kept: GroupTicket[Item] | None = None
+    waiting: deque[GroupTicket[Item]] = deque()
+    for row, whole in rows:
+        waiting.append(log.submit(_again(row, whole=whole)))
+        if kept is None and row.lsn >= given_up:
+            kept = waiting[-1]
+        while waiting and waiting[0].done():
+            waiting.popleft().wait()
+    for ticket in waiting:
+        ticket.wait()
+    return log.next_lsn if kept is None else kept.wait()
 
 
 def _rows(

@@ -45,6 +45,7 @@ class Claim:
     Attributes:
         role: the role; None opens a log of any.
         owner: whose log it is, UTF-8 of at most `OWNER_MAX` bytes; empty opens anyone's.
+        next_transaction, next_key: of a new log, the first numbers of transactions and of entries.
 
     Raises:
         ValueError: the owner is too long.
@@ -52,6 +53,8 @@ class Claim:
 
     role: Role | None = None
     owner: str = ""
+    next_transaction: int = 1
+    next_key: int = 1
 
     def __post_init__(self) -> None:
         if len(self.owner.encode()) > OWNER_MAX:
@@ -105,7 +108,13 @@ class Claim:
 
     def new(self, control: Control) -> Control:
         """Return the control block of a new log with this claim."""
-        return replace(control, role=self._number, owner=self.owner.encode())
+        return replace(
+            control,
+            role=self._number,
+            owner=self.owner.encode(),
+            next_transaction=self.next_transaction,
+            next_key=self.next_key,
+        )
 
     @property
     def _number(self) -> int:
@@ -118,7 +127,12 @@ ANYONES: Final = Claim()
 
 def claim_of(control: Control) -> Claim:
     """Return what a control block says."""
-    return Claim(ROLES.get(control.role), control.owner.decode("utf-8", "replace"))
+    return Claim(
+        ROLES.get(control.role),
+        control.owner.decode("utf-8", "replace"),
+        control.next_transaction,
+        control.next_key,
+    )
 
 
 def _other_role(folder: str, role: Role | None, wanted: Role | None) -> UnsupportedFormatError:
