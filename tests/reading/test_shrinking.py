@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import mmap
 import os
@@ -63,6 +64,27 @@ def test_the_address_range_of_a_closed_file_is_forgotten(tmp_path: Path) -> None
     mapped.close()
     del mapped
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["closed", "number taken"])
+def test_a_file_that_another_thread_lets_go_meanwhile_is_not_called_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    path, ask = tmp_path / "log", os.fstat
+    path.write_bytes(b"x" * 100_000)
+    with path.open("rb") as file, contextlib.ExitStack() as opened:
+        mapped = [map_file(str(path), file.fileno(), 100_000) for _ in range(2)]
+
+        def as_it_lets_go(descriptor: int) -> os.stat_result:
+            while mapped:
+                mapped.pop()
+                if taken:
+                    opened.enter_context((tmp_path / "short").open("wb"))
+            return ask(descriptor)
+
+        monkeypatch.setattr(os, "fstat", as_it_lets_go)
+        assert lost_pages([str(path)]) == []
+        monkeypatch.undo()
 
 
 FOREIGN = """

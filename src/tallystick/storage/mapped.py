@@ -79,6 +79,10 @@ class _Range:
     size: int
     descriptor: int
 
+    def is_short(self) -> bool:
+        """Return whether the file is shorter than its mapping."""
+        return os.fstat(self.descriptor).st_size < self.size
+
 
 @dataclass(slots=True)
 class _Guard(Uncopied):
@@ -139,14 +143,23 @@ class _Guard(Uncopied):
     def look(self) -> None:
         """Note the files that are shorter than their mappings: their last page has no signal."""
         for found in list(self.ranges.values()):
-            if os.fstat(found.descriptor).st_size < found.size:
+            try:
+                is_short = found.is_short()
+            except OSError:
+                is_short = True
+            # Only then was its descriptor not closed, nor that of another file, as it was asked.
+            if is_short and self.ranges.get(found.descriptor) is found:
                 self.lost.add(found.path)
 
     def remove(self, kept: int) -> None:
         """Forget a mapping."""
-        self.look()
-        if self.ranges.pop(kept, None) is not None:
-            os.close(kept)
+        found = self.ranges.pop(kept, None)
+        if found is not None:
+            try:
+                if found.is_short():
+                    self.lost.add(found.path)
+            finally:
+                os.close(kept)
 
     def after_fork(self) -> None:
         """Replace the lock in a forked child: a thread of the parent may have held it."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import mmap
 import os
 import shutil
@@ -53,6 +54,8 @@ _PACKED_PIECE_MIN = 1 << 8
 """Fewest of them: who asks for a head alone waits for no megabytes of zeros."""
 _GZIP_BITS = 31
 """Of zlib: a window of 32 KiB, with the header and the end of gzip."""
+_GZIP_RATIO_MAX = 1032
+"""Most bytes that one byte of gzip unpacks to."""
 PACKINGS = (".gz", ".zst")
 """Suffixes of packed files."""
 _ARCHIVES = (
@@ -494,8 +497,8 @@ def _from_stream(path: str, stream: IO[bytes]) -> ByteSource:
     reader = _unpacking(path, stream)
     limit, folder = _unpacked_max(), tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
-    total = _least_unpacked(path, stream)
-    _require_room(path, total, limit, free, folder)
+    # Of a file that is cut these bytes are any: so nothing is concluded for the room there is.
+    _require_room(path, _least_unpacked(path, stream), limit, math.inf, folder)
     with tempfile.TemporaryFile(dir=folder) as spool:
         total = 0
         while piece := reader.read(_PIECE):
@@ -520,10 +523,11 @@ def _least_unpacked(path: str, stream: IO[bytes]) -> int:
     if not path.endswith(".gz") or is_remote(path):
         return 0
     size = os.fstat(stream.fileno()).st_size
-    return int.from_bytes(pread(stream.fileno(), 4, max(size - 4, 0)), "little")
+    stated = int.from_bytes(pread(stream.fileno(), 4, max(size - 4, 0)), "little")
+    return stated if stated <= size * _GZIP_RATIO_MAX else 0
 
 
-def _require_room(path: str, total: int, limit: int, free: int, folder: str) -> None:
+def _require_room(path: str, total: int, limit: int, free: float, folder: str) -> None:
     if total > limit:
         raise LogUnreadableError(
             f"unpacks to more than {limit} bytes",
