@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tallystick.errors import LogFullError
 from tallystick.roles.record_ids import IdRefusal
 from tallystick.storage.shared.client import Cut
-from tallystick.systems.tally.live.shared.batches import encode_lsns, encode_refusal
-from tallystick.systems.tally.live.shared.log import _written
+from tallystick.systems.tally.live.shared.batches import REFUSED, encode_lsns, encode_refusal
+from tallystick.systems.tally.live.shared.log import SharedTallyLog, _written
 
 EXISTS = encode_refusal(IdRefusal.EXISTS)
 
@@ -37,3 +40,15 @@ def test_a_refusal_holds_only_if_something_after_it_was_written(
 
 def test_nothing_holds_of_an_answer_that_was_not_staged_or_refuses_the_batch() -> None:
     assert list(_written(Cut(None, 100))) == list(_written(Cut(b"E[]", 100))) == []
+
+
+def test_what_there_was_no_room_for_is_refused_by_a_leader_that_was_killed_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SharedTallyLog(str(tmp_path / "log")) as log:
+        monkeypatch.setattr(log._client, "ask", lambda _: Cut(encode_lsns([REFUSED, 11]), 12))
+        refused, written = [log.append(body) for body in (b"large", b"small")]
+        with pytest.raises(LogFullError):
+            refused.wait()
+        assert written.wait() == 11
+        monkeypatch.undo()

@@ -141,6 +141,25 @@ def test_a_full_disk_refuses_what_has_no_room_and_all_go_on(tmp_path: Path) -> N
         assert log.durable_lsn == lsns[-1]
 
 
+def test_a_disk_that_is_full_while_the_leader_keeps_house_or_closes_takes_the_log_from_nobody(
+    tmp_path: Path,
+) -> None:
+    path, disk = str(tmp_path / "log"), _Disk()
+    leader = SharedTallyLog(path, settings=_SETTINGS, before=disk)
+    follower = SharedTallyLog(path, settings=_SETTINGS)
+    follower.roll()  # nothing in the segment before is needed
+    assert leader._leader is not None
+    service = leader._leader._service
+    disk.failing, disk.error = "pwrite", errno.ENOSPC  # of the control block, on some disks
+    service.keep_house()
+    disk.failing = ""
+    assert follower.append_durably(b"one") == 1
+    disk.failing = "pwrite"
+    leader.close()
+    assert follower.append_durably(b"two") == 2
+    follower.close()
+
+
 def test_without_a_descriptor_a_batch_is_refused_and_all_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

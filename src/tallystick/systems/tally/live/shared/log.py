@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import astuple
 from typing import Any, Final, cast
 
-from tallystick.arguments import bytes_of, secret_of
+from tallystick.arguments import bytes_of, integer, secret_of
 from tallystick.errors import (
     LogFullError,
     LogWriteError,
@@ -38,7 +38,7 @@ from tallystick.storage.shared.members import Membership
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.headers import decode_control
-from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME
+from tallystick.systems.tally.format.layout import CONTROL_NAME, LOCK_NAME, NUMBER_MAX
 from tallystick.systems.tally.format.sealing import BatchSealing, KeyProvider, require_packages
 from tallystick.systems.tally.live.appender import EPOCH_SHIFT
 from tallystick.systems.tally.live.backup import Moment, Progress, copy_log
@@ -300,7 +300,7 @@ class SharedTallyLog(Closing):
                 rest = self._answers(answer, len(items))
                 return [*answers, *rest] if answers else rest
             written = _written(answer)
-            answers += written
+            answers += self._with_errors(written)
             items = items[len(written) :]
         return answers
 
@@ -309,6 +309,10 @@ class SharedTallyLog(Closing):
             lsns = decode_lsns(answer, self.path)
         except LogWriteError as error:
             return [error] * count
+        return self._with_errors(lsns)
+
+    def _with_errors(self, lsns: Sequence[int]) -> Sequence[Answer]:
+        """Return the answers for items, with an error for what there was no room for."""
         if type(lsns) is range or REFUSED not in lsns:
             return lsns
         full = LogFullError(
@@ -423,6 +427,7 @@ class SharedTallyLog(Closing):
 
     def reclaim(self, checkpoint_lsn: int = 0) -> int:
         """Have the leader free segments that are not needed; return how many."""
+        checkpoint_lsn = integer(checkpoint_lsn, "lsn", 0, NUMBER_MAX)
         self.flush()
         return int(self._call("reclaim", checkpoint_lsn=checkpoint_lsn))
 

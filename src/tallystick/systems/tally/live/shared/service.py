@@ -11,6 +11,7 @@ rolled back, and nothing of a living one:
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -348,12 +349,17 @@ class TallyService:
     def keep_house(self) -> None:
         """Roll back what dead processes left open; free and recycle segments."""
         self.roll_back(self._is_left)
-        if self.log.last_segment != self._last_segment:
-            self._last_segment = self.log.last_segment
+        for chore in (self._reclaim_after_roll, self._retire, self._copies.make_if_due):
+            # Without room for it now, it is done the next time.
+            with contextlib.suppress(LogWriteError):
+                chore()
+
+    def _reclaim_after_roll(self) -> None:
+        last = self.log.last_segment
+        if last != self._last_segment:
             self.log.reclaim_soon()
             self.log.flush()
-        self._retire()
-        self._copies.make_if_due()
+            self._last_segment = last
 
     def roll_back(self, chosen: Callable[[int], bool]) -> None:
         """Roll back open transactions by their number, unless they are prepared."""
@@ -382,7 +388,9 @@ class TallyService:
         if self._compacting is not None:
             self._compacting.join()
         self._copies.close()
-        self.log.close()
+        # Without room for the note that all is durable: it is, and the next leader finds it.
+        with contextlib.suppress(LogWriteError):
+            self.log.close()
 
     def abandon(self) -> None:
         """Close the files of the log; nothing is written."""
