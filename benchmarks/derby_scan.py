@@ -11,6 +11,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from tallystick.reading.discovery import discover
@@ -22,6 +23,7 @@ from tallystick.systems.derby.format.compressed_numbers import (
     format_id,
 )
 from tallystick.systems.derby.format.layout import (
+    END_MARKER,
     HEADER_SIZE,
     LOG_RECORD_FIXED_OVERHEAD_SIZE,
     Control,
@@ -51,28 +53,35 @@ class _Memory:
     def close(self) -> None: ...
 
 
-def generate(folder: Path, mib: int, rows: int, flush_each: bool) -> int:
-    """A log of one file of about ``mib`` MiB: transactions of ``rows`` inserts of 100 bytes.
+def generate(folder: Path, mib: int, rows: int, flush_each: bool, file_mib: int = 64) -> int:
+    """A log of about ``mib`` MiB in files of ``file_mib``: transactions of ``rows`` inserts of 100
+    bytes.
 
     Groups are full buffers, or with ``flush_each`` one transaction each. Returns its records.
     """
     folder.mkdir(parents=True)
-    memory = _Memory()
-    writer = LogAccessFile(memory, HEADER_SIZE)
     image = b"\0\6\1\x20\0\x60" + bytes(range(96))
-    end, number, records = HEADER_SIZE, 0, 0
-    while end < mib << 20:
-        number += 1
-        for body in _transaction(number, rows, image):
-            end += writer.reserve_space_for_checksum(len(body), 1, end)
-            writer.write_log_record(len(body), make_instant(1, end), body)
-            end += len(body) + LOG_RECORD_FIXED_OVERHEAD_SIZE
-            records += 1
-        if flush_each:
-            writer.flush_log_access_file()
-    writer.close()
-    content = encode_header(1, 0) + b"".join(memory.pieces)
-    (folder / "log1.dat").write_bytes(content)
+    numbers = count(1)
+    previous = records = 0
+    for file in range(1, -(-mib // file_mib) + 1):
+        memory = _Memory()
+        writer = LogAccessFile(memory, HEADER_SIZE)
+        end = HEADER_SIZE
+        while end < min(mib - (file - 1) * file_mib, file_mib) << 20:
+            for body in _transaction(next(numbers), rows, image):
+                end += writer.reserve_space_for_checksum(len(body), file, end)
+                writer.write_log_record(len(body), make_instant(file, end), body)
+                end += len(body) + LOG_RECORD_FIXED_OVERHEAD_SIZE
+                records += 1
+            if flush_each:
+                writer.flush_log_access_file()
+        writer.flush_log_access_file()
+        if file * file_mib < mib:
+            writer.write_end_marker(END_MARKER)
+        writer.close()
+        content = encode_header(file, previous) + b"".join(memory.pieces)
+        (folder / f"log{file}.dat").write_bytes(content)
+        previous = make_instant(file, end)
     for name in ("log.ctrl", "logmirror.ctrl"):
         (folder / name).write_bytes(encode_control(Control(0)))
     return records
@@ -99,8 +108,8 @@ def _best(work: Callable[[], int], times: int = 3) -> tuple[float, int]:
 
 def _measure(folder: Path, mib: int) -> None:
     (source,) = discover(folder, known=[SYSTEM]).logs
-    size = (folder / "log1.dat").stat().st_size
-    data = (folder / "log1.dat").read_bytes()
+    data = b"".join(Path(file).read_bytes() for file in source.files if file.endswith(".dat"))
+    size = len(data)
 
     def batches() -> int:
         reading = SYSTEM.read(source, ReadOptions())

@@ -11,6 +11,7 @@ from tallystick.cli import main
 from tallystick.reading import explain, inspect
 from tallystick.records import Xid
 from tallystick.services.journal import Journal
+from tallystick.storage.source import ByteSource
 from tallystick.systems.derby.engine.result import OpenTransaction, Recovery
 from tallystick.systems.derby.read.files import LogBytes, LogFiles
 from tallystick.systems.derby.verdict.strict import held_by_open, redo_bytes
@@ -75,7 +76,7 @@ def test_a_long_load_of_a_journal_is_told_at_its_own_rate(
 
 def test_the_redo_of_derby_is_the_log_from_its_begin_to_its_end() -> None:
     names = {number: f"log{number}.dat" for number in (1, 2, 3)}
-    files = {n: LogBytes(n, name, name, memoryview(bytes(100))) for n, name in names.items()}
+    files = {n: LogBytes(n, ByteSource(name, memoryview(bytes(100)))) for n, name in names.items()}
     recovery = Recovery()
     recovery.boots, recovery.start, recovery.log_end = True, (1 << 32) + 40, (3 << 32) + 30
     assert redo_bytes(LogFiles(files), recovery) == 60 + 100 + 30
@@ -154,7 +155,7 @@ def test_an_open_transaction_of_derby_holds_all_files_from_its_first_record_on(
     opened: dict[int, int], expected: dict[str, Any] | None
 ) -> None:
     names = {number: f"log{number}.dat" for number in (1, 2, 3)}
-    files = {n: LogBytes(n, name, name, memoryview(bytes(100))) for n, name in names.items()}
+    files = {n: LogBytes(n, ByteSource(name, memoryview(bytes(100)))) for n, name in names.items()}
     table = {
         number: OpenTransaction(number, (file << 32) + 40, 0, False, None)
         for number, file in opened.items()

@@ -10,6 +10,7 @@ import pytest
 
 from tallystick.arrow import schemas
 from tallystick.records import Outcome, State
+from tallystick.storage import recent
 from tallystick.testing.spans import check_tiling
 from tests import kit
 from tests.fixtures import fixture_dir
@@ -36,6 +37,17 @@ def test_engine_verdict_is_the_oracles(case: str) -> None:
     # One manifest was made without the scan from the undo mark.
     same_json(engine["real_scan"][: len(truth["real_scan"])], truth["real_scan"])
     assert engine["boots"] is truth["after_real_recovery"]["boots"]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("case", CASES)
+def test_a_log_of_more_files_than_are_held_is_judged_alike(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = reading(case).verdict().to_dict()
+    monkeypatch.setattr(recent, "HELD_MAX", 0)
+    monkeypatch.setattr(recent, "HELD_MIN", 1)
+    assert reading(case).verdict().to_dict() == whole
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tallystick.records import Outcome
+from tallystick.storage.source import ByteSource
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.compressed_numbers import compressed_int, compressed_long
 from tallystick.systems.derby.format.field_types import Page
@@ -77,7 +78,7 @@ def told_of(before: dict[Key, Part], *transactions: list[Body]) -> list[dict[str
     """The values of the changes of a table, each transaction after the other."""
     table = Table("N", [(HEAP, None)], {HEAP: LAYOUT})
     found = _TableChanges(table, {HEAP: _Stored(before)}, "log")
-    file = LogBytes(1, "log1.dat", "log1.dat", memoryview(b""))
+    file = LogBytes(1, ByteSource("log1.dat", memoryview(b"")))
     changes = (
         one
         for bodies in transactions

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tallystick.records import Outcome, Span
+from tallystick.storage.source import ByteSource
 from tallystick.systems.derby.format.layout import Envelope
 from tallystick.systems.derby.read.files import LogBytes
 from tallystick.systems.derby.read.spans import ByteRange, spans_of
 
-FILE = LogBytes(1, "/log/log1.dat", "log1.dat", memoryview(bytes(100)))
+FILE = LogBytes(1, ByteSource("/log/log1.dat", memoryview(bytes(100))))
 
 
 def record(offset: int, outcome: Outcome, reason: str = "") -> ByteRange:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.records import Answer
+from tallystick.storage import recent
 from tallystick.storage.source import ByteSource, open_source
 from tallystick.systems.jboss.format.compaction_control import Control, encode_control
 from tallystick.systems.jboss.format.layout import (
@@ -67,11 +68,12 @@ def test_a_verdict_opens_each_file_four_times_at_most(
         return open_source(path)
 
     monkeypatch.setattr(files, "open_source", counted)
+    monkeypatch.setattr(recent, "HELD_MAX", 0)
     with CircularJournal(str(tmp_path), JournalSettings(file_size=1 << 20)) as journal:
         for number in range(1, 90):
             journal.append_add_record(number, 1, bytes(100_000)).wait()
     names = {str(one) for one in tmp_path.glob("*.amq")}
-    assert len(names) > files.KEPT_OPEN
+    assert len(names) > recent.HELD_MIN
     reading = read(tmp_path)
     reading.files()
     assert reading.judgement.answer is Answer.SAFE

@@ -25,7 +25,7 @@ from tallystick.systems.derby.format.operations import (
     UPDATE_ROW,
 )
 from tallystick.systems.derby.format.record_body import Body
-from tallystick.systems.derby.read.files import previous_end
+from tallystick.systems.derby.read.files import LogBytes, previous_end
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange
 from tallystick.systems.derby.runs.pieces import Piece, file_pieces
@@ -202,7 +202,7 @@ class _Sought:
         self._wanted, self._order = [*wanted], np.argsort(_key_of(pages))
         self._pages, self._keys = pages[:, self._order], _key_of(pages)[self._order]
         self._versions = np.fromiter(wanted.values(), np.int64)[self._order]
-        self._files: list[memoryview] = []
+        self._files: list[LogBytes] = []
         self._changes = np.zeros((_KEPT, len(wanted)), np.int64)
         """By page: the instant, the number of the file, and columns of the record."""
         self._marks = self._changes.copy()
@@ -223,7 +223,7 @@ class _Sought:
         rows, at = rows[is_wanted], at[is_wanted]
         operations = columns[walk.OPERATION, rows]
         leads = columns[walk.VERSION, rows] + 1 == self._versions[at]
-        self._files.append(chunk.file.data)
+        self._files.append(chunk.file)
         numbers = [
             walk.OPERATION, walk.RECORD_ID, walk.VERSION, walk.FLAG, walk.TAIL, walk.TAIL_LENGTH
         ]  # fmt: skip
@@ -275,7 +275,7 @@ class _Sought:
         is_asked = (place != 0) & np.isin(operation, (*_WRITING, DELETE))
         marked = np.where(is_asked & (operation == DELETE), flag, NO_MARK)
         where = zip(file.tolist(), begin.tolist(), (length * is_asked).tolist(), strict=True)
-        images = (self._files[of][first : first + count] for of, first, count in where)
+        images = (self._files[of].part(first, first + count) for of, first, count in where)
         return images, np.stack((record_id, marked))
 
     def changes(self) -> Iterator[tuple[Written, int, int]]:
@@ -286,7 +286,7 @@ class _Sought:
             for at in np.flatnonzero(kept[0]).tolist():
                 place, file, operation, record_id, before, flag, begin, size = kept[:, at].tolist()
                 leads = before + 1 == int(self._versions[at])
-                image = self._files[file][begin : begin + size]
+                image = self._files[file].part(begin, begin + size)
                 row = Written(place, self._wanted[self._order[at]], image, leads, record_id)
                 yield row, operation, flag
 

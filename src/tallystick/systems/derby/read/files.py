@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from tallystick.errors import LogFormatError, LogUnreadableError
 from tallystick.records import Finding
 from tallystick.storage.crc import crc32
+from tallystick.storage.recent import RecentSource, RecentSources
 from tallystick.storage.source import (
     PACKINGS,
     ByteSource,
@@ -75,17 +76,35 @@ class SealedBodyError(LogFormatError):
 
 @dataclass(frozen=True, slots=True)
 class LogBytes:
-    """One numbered log file; ``name`` is without packing suffix."""
+    """One numbered log file."""
 
     number: int
-    path: str
-    name: str
-    data: memoryview
+    source: ByteSource | RecentSource
+
+    @property
+    def path(self) -> str:
+        """Where it is stored."""
+        return self.source.path
+
+    @property
+    def name(self) -> str:
+        """Its name without packing suffix."""
+        return self.source.name
 
     @property
     def size(self) -> int:
         """Size in bytes."""
-        return len(self.data)
+        return self.source.size
+
+    @property
+    def data(self) -> memoryview:
+        """Return its bytes; to be kept no longer than they are read."""
+        return self.source.data
+
+    def part(self, begin: int, end: int) -> memoryview:
+        """Return some of its bytes, which need not be near those that were read last."""
+        source = self.source
+        return source.data[begin:end] if isinstance(source, ByteSource) else source.part(begin, end)
 
     def checksum_holds(self, envelope: layout.Envelope, body: Body | None) -> bool | None:
         """Return whether the data after a checksum record has its CRC; None for other records."""
@@ -156,13 +175,13 @@ class LogFiles:
     _plain: dict[int, bool] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def sorted_by_name(cls, sources: Iterable[ByteSource]) -> LogFiles:
+    def sorted_by_name(cls, sources: Iterable[ByteSource | RecentSource]) -> LogFiles:
         """Return the log files and control files among the opened files of a folder."""
         files, controls = {}, []
         for source in sources:
             number = file_number(source.name)
             if number is not None:
-                files[number] = LogBytes(number, source.path, source.name, source.data)
+                files[number] = LogBytes(number, source)
             elif (name := source.name.lower()) in layout.CONTROL_NAMES:
                 controls.append(ControlBytes(name, source.path, source.data))
         return cls(dict(sorted(files.items())), tuple(controls))
@@ -174,7 +193,7 @@ class LogFiles:
 
     def raw(self, number: int, envelope: layout.Envelope) -> memoryview:
         """Return a record's body as it is in file ``number``."""
-        return self.files[number].data[envelope.body : envelope.body + envelope.length]
+        return self.files[number].part(envelope.body, envelope.body + envelope.length)
 
     def clear(self, number: int, envelope: layout.Envelope) -> bytes | memoryview:
         """Return a record's body in clear; raises `SealedBodyError` if the key is missing."""
@@ -239,8 +258,8 @@ class OpenedLog:
     def __init__(self, source: LogSource, options: ReadOptions) -> None:
         self._finding = FindingBuilder(layout.SYSTEM_NAME, source.path, CODES)
         self.problems: list[Finding] = []
-        self._sources = [one for path in source.files if (one := self._open(path)) is not None]
-        files = LogFiles.sorted_by_name(self._sources)
+        self._sources = RecentSources()
+        files = LogFiles.sorted_by_name(filter(None, map(self._open, source.files)))
         system = {} if options.log_only else system_properties(source)
         properties = {**system, **options.settings, **_properties(source)}
         # Without the database's properties only the bodies tell that it is encrypted.
@@ -254,14 +273,13 @@ class OpenedLog:
 
     def close(self) -> None:
         """Release the bytes."""
-        for source in self._sources:
-            source.close()
+        self._sources.close()
 
-    def _open(self, path: str) -> ByteSource | None:
+    def _open(self, path: str) -> RecentSource | None:
         if not is_log_name(logical_name(path)):
             return None
         try:
-            return open_source(path)
+            return self._sources.open(path)
         except LogUnreadableError as error:
             self.problems.append(self._finding.unreadable(error))
             return None

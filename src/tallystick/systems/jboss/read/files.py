@@ -1,15 +1,16 @@
 """Open the files of one journal: their names after a pending compaction, headers and bytes.
 
 In: a `LogSource`. Out: `JournalFiles`: the data files that a load reads, and the others.
-Bytes are read on demand; a few files stay open.
+Bytes are read on demand.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from tallystick.storage.recent import RecentSources
 from tallystick.storage.source import (
     ByteSource,
     logical_name,
@@ -38,16 +39,14 @@ from tallystick.systems.protocol import LogSource
 
 HEAD_SIZE = 64
 TAIL_SIZE = 16
-KEPT_OPEN = 4
 
 
 class Sources:
-    """Bytes of files by path, as ``opener`` gives them; the last `KEPT_OPEN` files stay open."""
+    """Bytes of files by path, as ``opener`` gives them; those read last are held."""
 
     def __init__(self, opener: Callable[[str], ByteSource] | None = None) -> None:
-        self._opener = opener or open_source
         self._reads_heads = opener is None
-        self._open: OrderedDict[str, ByteSource] = OrderedDict()
+        self._recent = RecentSources(opener or open_source)
         self._sizes: dict[str, int] = {}
         self._tails: dict[str, bytes] = {}
 
@@ -59,13 +58,7 @@ class Sources:
 
     def data(self, path: str) -> memoryview:
         """Return all bytes of a file. Raises `LogUnreadableError`."""
-        if path not in self._open:
-            # Not closed but dropped: records of the file may still be held by a caller.
-            while len(self._open) >= KEPT_OPEN:
-                self._open.popitem(last=False)
-            self._open[path] = self._opener(path)
-        self._open.move_to_end(path)
-        data = self._open[path].data
+        data = self._recent.data(path)
         self._sizes[path], self._tails[path] = len(data), bytes(data[-TAIL_SIZE:])
         return data
 
