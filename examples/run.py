@@ -15,7 +15,8 @@ from pathlib import Path
 
 import shop
 
-from tallystick.cli.output import ANSWER_STYLES, Printer, Told, print_surroundings
+from tallystick.cli.answers import ANSWER_STYLES, print_surroundings
+from tallystick.cli.output import Printer, Told
 from tallystick.cli.summary import show_summary
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.session import start

@@ -65,7 +65,7 @@ def test_a_long_load_of_a_journal_is_told_at_its_own_rate(
     assert redo_text(LOADED_PER_S - 1, LOADED_PER_S) == ""
     journal(tmp_path, [[add(1)], [add(2)], []])
     assert explain(tmp_path).logs[0].strict["loaded"] == 3 * 1024
-    monkeypatch.setattr("tallystick.cli.output.LOADED_PER_S", 1024)
+    monkeypatch.setattr("tallystick.cli.answers.LOADED_PER_S", 1024)
     with pytest.raises(SystemExit):
         main(["explain", str(tmp_path)])
     text = capsys.readouterr().out

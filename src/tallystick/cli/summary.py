@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.cli.output import Printer, Whole, listed
+from tallystick.cli.answers import listed
+from tallystick.cli.output import Printer, Whole
 from tallystick.pipeline.summary import RunSummary
 from tallystick.printable import counted
 from tallystick.systems.registry import system

@@ -6,16 +6,10 @@ from typing import Any
 
 import click
 
+from tallystick.cli.answers import end_listing
 from tallystick.cli.interrupts import ended_by_signals
-from tallystick.cli.output import (
-    NewPath,
-    end_listing,
-    paths_argument,
-    progress,
-    read_options,
-    reading_options,
-    say,
-)
+from tallystick.cli.options import NewPath, paths_argument, read_options, reading_options
+from tallystick.cli.output import progress, say
 from tallystick.printable import counted
 from tallystick.records import Finding
 from tallystick.rescue import bundle

@@ -8,16 +8,8 @@ import click
 
 from tallystick.cli.addresses import GivenPath
 from tallystick.cli.interrupts import ended_by_signals
-from tallystick.cli.output import (
-    NewPath,
-    Printer,
-    Whole,
-    as_json,
-    key_from_hex,
-    print_json,
-    read_options,
-    reading_options,
-)
+from tallystick.cli.options import NewPath, as_json, key_from_hex, read_options, reading_options
+from tallystick.cli.output import Printer, Whole, print_json
 from tallystick.convert.command import CONVERTIBLE, convert
 from tallystick.printable import counted_kind
 from tallystick.systems.registry import systems_with

@@ -10,16 +10,9 @@ from typing import Any
 import click
 
 from tallystick.cli.addresses import GivenPath, require_database, urls_by_name
-from tallystick.cli.output import (
-    Printer,
-    Whole,
-    as_json,
-    print_json,
-    print_problems,
-    read_options,
-    reading_options,
-    say,
-)
+from tallystick.cli.answers import print_problems
+from tallystick.cli.options import as_json, read_options, reading_options
+from tallystick.cli.output import Printer, Whole, print_json, say
 from tallystick.errors import TransactionUsageError
 from tallystick.indoubt.listing import LIVE, InDoubt, InDoubtReport, list_in_doubt
 from tallystick.indoubt.runbook import act_of, name_of

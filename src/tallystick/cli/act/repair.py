@@ -12,22 +12,10 @@ from typing import Any
 
 import click
 
+from tallystick.cli.answers import ANSWER_STYLES, listed
 from tallystick.cli.interrupts import ended_by_signals
-from tallystick.cli.output import (
-    ANSWER_STYLES,
-    WIDTH,
-    NewPath,
-    Printer,
-    Whole,
-    as_json,
-    listed,
-    path_argument,
-    place,
-    print_json,
-    progress,
-    read_options,
-    reading_options,
-)
+from tallystick.cli.options import NewPath, as_json, path_argument, read_options, reading_options
+from tallystick.cli.output import WIDTH, Printer, Whole, place, print_json, progress
 from tallystick.printable import counted, shell_quoted
 from tallystick.records import Answer, Finding
 from tallystick.rescue import MendedLog, Repair, repair

@@ -9,15 +9,12 @@ from typing import Any
 import click
 
 from tallystick.cli.addresses import GivenPath, require_database, urls_by_name
-from tallystick.cli.output import Printer, as_json, print_json
+from tallystick.cli.options import as_json
+from tallystick.cli.output import Printer, print_json
 from tallystick.printable import logger
 from tallystick.roles import Role
 from tallystick.services.write_behind import WriteBehind
-from tallystick.services.write_behind.service_dir import (
-    IDENTITY_FILE,
-    LOG_FOLDER,
-    recorded_system,
-)
+from tallystick.services.write_behind.service_dir import IDENTITY_FILE, LOG_FOLDER, recorded_system
 from tallystick.storage.local import LOCAL
 from tallystick.systems.registry import NATIVE, systems_with
 

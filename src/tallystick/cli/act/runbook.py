@@ -8,14 +8,8 @@ from typing import Any
 import click
 
 from tallystick.cli.act.indoubt import exit_code, gather, opened, paths_argument, resource_option
-from tallystick.cli.output import (
-    Printer,
-    Whole,
-    as_json,
-    notice,
-    print_json,
-    reading_options,
-)
+from tallystick.cli.options import as_json, reading_options
+from tallystick.cli.output import Printer, Whole, notice, print_json
 from tallystick.indoubt.runbook import acts_of, runbook
 
 

@@ -8,17 +8,8 @@ import click
 
 from tallystick.cli.act.repair import wrapped
 from tallystick.cli.interrupts import ended_by_signals
-from tallystick.cli.output import (
-    NewPath,
-    Printer,
-    Whole,
-    as_json,
-    path_argument,
-    print_json,
-    progress,
-    read_options,
-    reading_options,
-)
+from tallystick.cli.options import NewPath, as_json, path_argument, read_options, reading_options
+from tallystick.cli.output import Printer, Whole, print_json, progress
 from tallystick.printable import counted_kind
 from tallystick.rescue import salvage
 from tallystick.rescue.salvaging import FORMS

@@ -7,23 +7,17 @@ from typing import Any
 
 import click
 
-from tallystick.cli.output import (
+from tallystick.cli.answers import end_listing
+from tallystick.cli.options import (
     as_json,
-    end_listing,
     output_option,
     path_argument,
-    print_json_lines,
-    print_script,
     read_options,
     reading_options,
-    say,
 )
+from tallystick.cli.output import print_json_lines, print_script, say
 from tallystick.investigate import undo as undoing
-from tallystick.investigate.export import (
-    json_lines,
-    refuse_input,
-    write_whole,
-)
+from tallystick.investigate.export import json_lines, refuse_input, write_whole
 from tallystick.investigate.undo import Reversal
 from tallystick.printable import counted
 from tallystick.records import Finding

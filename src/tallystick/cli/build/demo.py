@@ -15,7 +15,8 @@ from pathlib import Path
 
 import click
 
-from tallystick.cli.output import NewPath, Printer, Whole
+from tallystick.cli.options import NewPath
+from tallystick.cli.output import Printer, Whole
 from tallystick.printable import shell_quoted
 from tallystick.storage.local import naming
 

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tallystick.cli.addresses import GivenPath
-from tallystick.cli.output import Printer, as_json, print_json, say
+from tallystick.cli.options import as_json
+from tallystick.cli.output import Printer, print_json, say
 from tallystick.cli.summary import show_summary
 from tallystick.pipeline.summary import FAIL_ON
 

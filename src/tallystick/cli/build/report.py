@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tallystick.cli.output import NewPath, as_json, print_json, say
+from tallystick.cli.options import NewPath, as_json
+from tallystick.cli.output import print_json, say
 
 if TYPE_CHECKING:
     pass

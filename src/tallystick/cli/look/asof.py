@@ -8,19 +8,11 @@ from typing import Any
 
 import click
 
+from tallystick.cli.answers import end_listing, listed
 from tallystick.cli.filtering import COLLECTION_HELP, last_moment_of
 from tallystick.cli.look.rows import row_lines
-from tallystick.cli.output import (
-    Printer,
-    Whole,
-    as_json,
-    end_listing,
-    listed,
-    paths_argument,
-    print_json_lines,
-    read_options,
-    reading_options,
-)
+from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
+from tallystick.cli.output import Printer, Whole, print_json_lines
 from tallystick.investigate.asof import Known, Moment, RowThen, asof
 from tallystick.printable import counted
 from tallystick.records import Finding

@@ -7,18 +7,10 @@ from typing import Any
 import click
 
 from tallystick.cli.addresses import GivenPath
+from tallystick.cli.answers import end_listing, listed
 from tallystick.cli.look.rows import row_lines
-from tallystick.cli.output import (
-    Printer,
-    Whole,
-    as_json,
-    end_listing,
-    listed,
-    place,
-    print_json_lines,
-    read_options,
-    reading_options,
-)
+from tallystick.cli.options import as_json, read_options, reading_options
+from tallystick.cli.output import Printer, Whole, place, print_json_lines
 from tallystick.investigate.diff import Difference, Side, diff
 from tallystick.printable import counted
 from tallystick.records import Finding

@@ -9,20 +9,10 @@ from typing import Any
 
 import click
 
+from tallystick.cli.answers import body_text, end_listing, listed
 from tallystick.cli.filtering import filter_options, wanted_of
-from tallystick.cli.output import (
-    WIDTH,
-    Printer,
-    Whole,
-    as_json,
-    body_text,
-    end_listing,
-    listed,
-    paths_argument,
-    print_json_lines,
-    read_options,
-    reading_options,
-)
+from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
+from tallystick.cli.output import WIDTH, Printer, Whole, print_json_lines
 from tallystick.investigate.records import Counts, Seen, follow, seen_records, statistics
 from tallystick.records import Finding, Outcome
 

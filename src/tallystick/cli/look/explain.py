@@ -12,30 +12,20 @@ from typing import Any, NoReturn
 import click
 
 from tallystick.cli.addresses import GivenPath
-from tallystick.cli.output import (
+from tallystick.cli.answers import (
     ANSWER_STYLES,
     CALM,
     LISTED_MAX,
-    STYLES,
-    Draft,
-    Printer,
-    Told,
-    Whole,
-    as_json,
-    complain,
-    place,
     print_findings,
     print_held_back,
-    print_json,
     print_logs,
     print_problems,
     print_redo,
     print_surroundings,
-    read_options,
-    reading_options,
-    reply,
     stake_text,
 )
+from tallystick.cli.options import as_json, read_options, reading_options, reply
+from tallystick.cli.output import STYLES, Draft, Printer, Told, Whole, complain, place, print_json
 from tallystick.cli.phrases import phrase
 from tallystick.reading import explain
 from tallystick.reading.databases import restarted, strangers

@@ -6,16 +6,16 @@ from typing import Any
 
 import click
 
+from tallystick.cli.answers import end_listing
 from tallystick.cli.filtering import COLLECTION_HELP, filter_options, wanted_of
-from tallystick.cli.output import (
-    end_listing,
+from tallystick.cli.options import (
     output_option,
     output_target,
     paths_argument,
     read_options,
     reading_options,
-    say,
 )
+from tallystick.cli.output import say
 from tallystick.investigate.export import FORMATS, export
 from tallystick.printable import counted
 from tallystick.records import Finding

@@ -6,20 +6,11 @@ from typing import Any
 
 import click
 
-from tallystick.cli.filtering import (
-    COLLECTION_HELP,
-    filter_options_but_key,
-    wanted_of,
-)
+from tallystick.cli.answers import end_listing
+from tallystick.cli.filtering import COLLECTION_HELP, filter_options_but_key, wanted_of
 from tallystick.cli.look.rows import fate_options, fates, show_rows
-from tallystick.cli.output import (
-    as_json,
-    end_listing,
-    paths_argument,
-    print_json_lines,
-    read_options,
-    reading_options,
-)
+from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
+from tallystick.cli.output import print_json_lines
 from tallystick.investigate.rows import row_dicts
 from tallystick.records import Finding
 

@@ -7,24 +7,19 @@ from typing import Any
 
 import click
 
-from tallystick.cli.output import (
+from tallystick.cli.answers import (
     CALM,
     LISTED_MAX,
-    Draft,
-    Printer,
-    Whole,
-    as_json,
     gravity_of,
     listed,
-    paths_argument,
     print_findings,
     print_held_back,
     print_logs,
     print_problems,
     print_surroundings,
-    reading_options,
-    reply,
 )
+from tallystick.cli.options import as_json, paths_argument, reading_options, reply
+from tallystick.cli.output import Draft, Printer, Whole
 from tallystick.reading import inspect
 from tallystick.reading.results import Inspection, Summary, is_severe
 from tallystick.records import Finding

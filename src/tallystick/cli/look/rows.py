@@ -9,26 +9,18 @@ from typing import Any
 
 import click
 
-from tallystick.cli.filtering import (
-    COLLECTION_HELP,
-    filter_options,
-    wanted_of,
-)
-from tallystick.cli.output import (
-    WIDTH,
-    Printer,
-    Whole,
+from tallystick.cli.answers import body_text, end_listing
+from tallystick.cli.filtering import COLLECTION_HELP, filter_options, wanted_of
+from tallystick.cli.options import (
     as_json,
-    body_text,
-    end_listing,
     form_of,
     output_option,
     output_target,
     paths_argument,
     read_options,
     reading_options,
-    say,
 )
+from tallystick.cli.output import WIDTH, Printer, Whole, say
 from tallystick.investigate.rows import FORMS, export_rows, row_dicts
 from tallystick.printable import counted, printable
 from tallystick.reading.filters import Filter

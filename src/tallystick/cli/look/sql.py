@@ -14,28 +14,19 @@ from typing import Any
 import click
 
 from tallystick.cli.addresses import GivenPath
+from tallystick.cli.answers import end_listing, lacks_logs
 from tallystick.cli.interrupts import always_interrupted
-from tallystick.cli.output import (
-    WIDTH,
-    Printer,
-    Whole,
+from tallystick.cli.options import (
     as_json,
-    end_listing,
     form_of,
-    lacks_logs,
     output_option,
     output_target,
     read_options,
     reading_options,
-    say,
-    say_finding,
 )
+from tallystick.cli.output import WIDTH, Printer, Whole, say, say_finding
 from tallystick.errors import TallystickError
-from tallystick.investigate.export import (
-    FORMATS,
-    refuse_input,
-    write_batches,
-)
+from tallystick.investigate.export import FORMATS, refuse_input, write_batches
 from tallystick.printable import counted
 from tallystick.records import Finding
 

@@ -14,21 +14,9 @@ from typing import Any
 
 import click
 
-from tallystick.cli.output import (
-    ANSWER_STYLES,
-    WIDTH,
-    Draft,
-    Printer,
-    Told,
-    Whole,
-    as_json,
-    paths_argument,
-    print_estate,
-    print_problems,
-    reading_options,
-    reply,
-    stake_text,
-)
+from tallystick.cli.answers import ANSWER_STYLES, print_estate, print_problems, stake_text
+from tallystick.cli.options import as_json, paths_argument, reading_options, reply
+from tallystick.cli.output import WIDTH, Draft, Printer, Told, Whole
 from tallystick.printable import counted, shell_quoted
 from tallystick.reading import triage
 from tallystick.reading.databases import Database, strangers

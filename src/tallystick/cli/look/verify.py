@@ -6,17 +6,9 @@ from typing import Any
 
 import click
 
-from tallystick.cli.output import (
-    Printer,
-    Whole,
-    as_json,
-    gravity_of,
-    paths_argument,
-    print_json_lines,
-    progress,
-    read_options,
-    reading_options,
-)
+from tallystick.cli.answers import gravity_of
+from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
+from tallystick.cli.output import Printer, Whole, print_json_lines, progress
 from tallystick.reading import verify
 
 

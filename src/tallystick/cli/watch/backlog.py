@@ -9,17 +9,9 @@ from typing import Any
 
 import click
 
-from tallystick.cli.output import (
-    ANSWER_STYLES,
-    Printer,
-    Whole,
-    as_json,
-    paths_argument,
-    print_json,
-    print_problems,
-    read_options,
-    reading_options,
-)
+from tallystick.cli.answers import ANSWER_STYLES, print_problems
+from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
+from tallystick.cli.output import Printer, Whole, print_json
 from tallystick.errors import NotALogError
 from tallystick.reading.results import reads_nothing
 from tallystick.reading.settled import settled_judgement

@@ -9,12 +9,8 @@ import click
 
 from tallystick.cli.act.indoubt import OPTION, resource_option
 from tallystick.cli.addresses import GivenPath, urls_by_name
-from tallystick.cli.output import (
-    WIDTH,
-    Printer,
-    as_json,
-    print_json,
-)
+from tallystick.cli.options import as_json
+from tallystick.cli.output import WIDTH, Printer, print_json
 from tallystick.indoubt.doctor import Check, Level, examine
 
 _INDENT = " " * 9

@@ -8,20 +8,9 @@ from typing import Any
 
 import click
 
-from tallystick.cli.output import (
-    ANSWER_STYLES,
-    Printer,
-    Whole,
-    as_json,
-    paths_argument,
-    print_json,
-    print_json_lines,
-    print_problems,
-    progress,
-    read_options,
-    reading_options,
-    stake_text,
-)
+from tallystick.cli.answers import ANSWER_STYLES, print_problems, stake_text
+from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
+from tallystick.cli.output import Printer, Whole, print_json, print_json_lines, progress
 from tallystick.printable import counted
 from tallystick.reading import scrub
 from tallystick.reading.scrubbing import Scrub, ScrubbedLog

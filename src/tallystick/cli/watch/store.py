@@ -8,13 +8,9 @@ from pathlib import Path
 import click
 
 from tallystick.cli.addresses import GivenPath
-from tallystick.cli.output import (
-    ANSWER_STYLES,
-    Printer,
-    Whole,
-    as_json,
-    print_json,
-)
+from tallystick.cli.answers import ANSWER_STYLES
+from tallystick.cli.options import as_json
+from tallystick.cli.output import Printer, Whole, print_json
 from tallystick.printable import counted, printable
 from tallystick.records import Judgement
 from tallystick.roles import RecoveryResult
