@@ -271,7 +271,8 @@ class SqlAlchemyResource(Uncopied):
         if (
             self._engine.dialect.name == "sqlite"
         ):  # the listener for "begin" that is usual begins it
-            from tallystick.services.transactions.resources.sqlite import refuse_end, set_up
+            from tallystick.services.transactions.resources.sqlite import set_up
+            from tallystick.services.transactions.resources.sqlite_session import refuse_end
 
             (level,) = raw.execute("PRAGMA synchronous").fetchone()
             set_up(raw)

@@ -8,20 +8,18 @@ be durable.
 A branch takes the lock of writers when it begins (BEGIN IMMEDIATE): one that has read, and wants to
 write while another one does, would have to begin again, so SQLite fails it without waiting.
 
-A session that was changed is closed: SQLite itself reports each statement that attaches a database,
-makes a temporary table or sets a PRAGMA, through the session's authorizer.
+A session that was changed (`sqlite_session`) is closed.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import cache, partial, wraps
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,32 +48,16 @@ from tallystick.services.transactions.resources.connection_resource import (
     yes_or_no,
 )
 from tallystick.services.transactions.resources.handle import Handle
-from tallystick.storage.fork import Uncopied
-from tallystick.storage.scheduling import threading, time
-from tallystick.storage.signals import starts_unchecked
+from tallystick.services.transactions.resources.sqlite_session import COMMIT, ROLLBACK, Session
+from tallystick.storage.scheduling import time
 
 _CREATE = f"CREATE TABLE IF NOT EXISTS {OUTCOMES} (gtrid BLOB PRIMARY KEY) WITHOUT ROWID"
 _MARK = "tallystick_branch"
 """A savepoint that is gone if a statement of the application has ended the transaction."""
-_COMMIT, _ROLLBACK = ("COMMIT -- of the manager", "ROLLBACK -- of the manager")
-"""Not as an application writes them: a text that was compiled before is not compiled again."""
 
 _MODES = ("immediate", "deferred", "exclusive")
 _JOURNAL_MODES = ("delete", "truncate", "persist", "memory", "wal", "off")
 _DURABLE = ("full", "extra", "2", "3")
-_CHANGES_SESSION = frozenset(
-    {
-        sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_TEMP_INDEX,
-        sqlite3.SQLITE_CREATE_TEMP_TABLE, sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
-        sqlite3.SQLITE_CREATE_TEMP_VIEW,
-    }
-)  # fmt: skip
-_ENDS = re.compile(
-    r"(?:\s|;|--[^\n]*\n|/\*.*?\*/)*"
-    r"(?:COMMIT|END|ROLLBACK(?!(?:\s+TRANSACTION)?\s+TO\b))\b",
-    re.IGNORECASE | re.DOTALL,
-)
-"""A statement that ends a transaction, and what may be before it."""
 _POLL_S = 0.01
 LOCK_WAIT_MAX = 2_147_483.0
 """Seconds: databases keep how long a statement waits for a lock as milliseconds, in 32 bits."""
@@ -120,153 +102,6 @@ def _pragmas() -> Mapping[str, Callable[[str], str]]:
         "journal_mode": _one_of(_JOURNAL_MODES),
         "synchronous": _one_of(("off", "normal", *_DURABLE, "0", "1")),
     }
-
-
-class _Session(Uncopied, sqlite3.Connection):
-    """A connection that notes what changes its session, and serves one thread at a time.
-
-    The driver asks for values of a row while it holds the interpreter's lock, and SQLite has a lock
-    of its own for each connection. While a statement of one thread is compiled, and the authorizer
-    waits for the interpreter, a row that another thread reads would stop the whole process.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.turn = threading.RLock()
-        self.ended = False
-        self.held: dict[str, None] = {}
-        """The name of the resource while it is in a branch, which only the manager ends."""
-        self.file: tuple[int, int] | None = None
-        """Device and number of the file that it has open."""
-
-    def end(self) -> bool:
-        """Roll back and take no statement any more, unless a statement is at work: then False.
-
-        It would no longer be one of the transaction.
-        """
-        if not self.turn.acquire(blocking=False):
-            return False
-        try:
-            self.held.clear()
-            if self.in_transaction:
-                sqlite3.Cursor(self).execute(_ROLLBACK)
-            self.ended = True
-        finally:
-            self.turn.release()
-        return True
-
-    def watch(self) -> None:
-        """Begin to take notes."""
-        self.changes: dict[str, None] = {}
-        self.set_authorizer(partial(_note, self.changes, self.held))
-
-    def cursor(self, factory: Callable[..., Any] | None = None) -> Any:
-        """Return a cursor."""
-        return super().cursor(_Cursor if factory is None else factory)
-
-    def execute(self, *arguments: Any) -> Any:
-        """Execute a statement with a cursor of its own."""
-        return self.cursor().execute(*arguments)
-
-    def executemany(self, *arguments: Any) -> Any:
-        """Execute a statement once for each row of parameters."""
-        return self.cursor().executemany(*arguments)
-
-    def executescript(self, *arguments: Any) -> Any:
-        """Execute the statements of a text."""
-        return self.cursor().executescript(*arguments)
-
-    def commit(self) -> None:
-        """Commit. Raises `TransactionUsageError` in a branch."""
-        try:
-            super().commit()
-        except sqlite3.DatabaseError as error:
-            _explain(error, self)
-            raise
-
-    def rollback(self) -> None:
-        """Roll back. Raises `TransactionUsageError` in a branch."""
-        try:
-            super().rollback()
-        except sqlite3.DatabaseError as error:
-            _explain(error, self)
-            raise
-
-
-def _explain(error: sqlite3.DatabaseError, connection: _Session) -> None:
-    """Raise `TransactionUsageError` for a statement that was forbidden within a branch."""
-    if connection.held and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
-        raise _would_end(next(iter(connection.held))) from error
-
-
-def _would_end(name: str) -> TransactionUsageError:
-    return TransactionUsageError(
-        f"a statement would have ended the transaction of {name!r}",
-        found="COMMIT, END, ROLLBACK, or executescript(), which begins with COMMIT",
-        advice="The transaction manager begins and ends it; SAVEPOINT statements are fine",
-    )
-
-
-def refuse_end(name: str, statement: str) -> None:
-    """Raise `TransactionUsageError` for a statement that ends the transaction of a resource.
-
-    For connections that are not ours, and may have an authorizer of their own.
-    """
-    if _ENDS.match(statement):
-        raise _would_end(name)
-
-
-def _in_turn(name: str) -> Callable[..., Any]:
-    plain = getattr(sqlite3.Cursor, name)
-
-    @wraps(plain)
-    def call(cursor: _Cursor, *arguments: Any, **options: Any) -> Any:
-        with cursor.connection.turn:
-            if cursor.connection.ended:
-                raise sqlite3.OperationalError("the transaction took too long and was rolled back")
-            try:
-                return plain(cursor, *arguments, **options)
-            except sqlite3.DatabaseError as error:
-                _explain(error, cursor.connection)
-                raise
-
-    return call
-
-
-class _Cursor(sqlite3.Cursor):
-    """A cursor of a `_Session`."""
-
-    connection: _Session
-
-
-for _name in (
-    "execute", "executemany", "executescript", "fetchone", "fetchmany", "fetchall", "__next__",
-):  # fmt: skip
-    setattr(_Cursor, _name, _in_turn(_name))
-
-
-@starts_unchecked
-def _note(
-    changes: dict[str, None],
-    held: dict[str, None],
-    action: int,
-    name: str | None,
-    value: str | None,
-    *_: str | None,
-) -> int:
-    """Note a statement that changes its session, and forbid one that would end a branch.
-
-    Called by SQLite when it compiles one.
-    """
-    # Nothing is called here: a signal handler that ran after it and raised an error would, to
-    # SQLite, forbid the statement.
-    if action == sqlite3.SQLITE_TRANSACTION and held and name != "BEGIN":
-        return sqlite3.SQLITE_DENY
-    if action in _CHANGES_SESSION:
-        changes["session"] = None
-    elif action == sqlite3.SQLITE_PRAGMA and value is not None:
-        changes["busy_timeout" if name == "busy_timeout" else "session"] = None
-    return sqlite3.SQLITE_OK
 
 
 def identity_in(connection: sqlite3.Connection) -> str | None:
@@ -339,7 +174,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
 
     def _has_file(self, connection: sqlite3.Connection) -> bool:
         """Return whether a connection has the file open that has the path: none was moved there."""
-        return not isinstance(connection, _Session) or connection.file == self._file()
+        return not isinstance(connection, Session) or connection.file == self._file()
 
     def _connect(self) -> sqlite3.Connection:
         if self._was_there and self._file() is None:  # SQLite would make an empty one
@@ -349,7 +184,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         seconds = min(self._timeout, max(begins_by.get() - time.monotonic(), 0))
         connection = sqlite3.connect(
             self._path, timeout=seconds, isolation_level=None, check_same_thread=False,
-            factory=_Session,
+            factory=Session,
         )  # fmt: skip
         try:
             self._set_pragmas(connection, time.monotonic() + seconds)
@@ -414,7 +249,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         usual = None if connection.in_transaction else self._take_lock(connection)
         connection.execute(f"SAVEPOINT {_MARK}")
         branch = SqliteBranch(self, connection, xid)
-        if isinstance(connection, _Session):  # which notes itself what was changed
+        if isinstance(connection, Session):  # which notes itself what was changed
             connection.held[self.name] = None
         else:
             branch.busy_timeout = usual
@@ -448,14 +283,14 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
 
     def _busy_timeout(self, connection: sqlite3.Connection) -> float:
         """Return how many seconds statements of a connection wait for a lock."""
-        if isinstance(connection, _Session) and "busy_timeout" not in connection.changes:
+        if isinstance(connection, Session) and "busy_timeout" not in connection.changes:
             return self._timeout
         (milliseconds,) = connection.execute("PRAGMA busy_timeout").fetchone()
         return float(milliseconds) / 1000
 
     def is_unchanged(self, connection: sqlite3.Connection) -> bool:
         """Return True if a session is as it was when it was new; make it so where that is easy."""
-        if not isinstance(connection, _Session):  # of an engine, whose pool resets it
+        if not isinstance(connection, Session):  # of an engine, whose pool resets it
             return True
         if "busy_timeout" in connection.changes:
             wait_for_locks(connection, self._timeout)
@@ -504,7 +339,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
             connection.execute("BEGIN IMMEDIATE")
             rows = [(gtrid,) for gtrid in gtrids]
             connection.executemany(f"DELETE FROM {OUTCOMES} WHERE gtrid = ?", rows)
-            connection.execute(_COMMIT)
+            connection.execute(COMMIT)
 
     def preflight(self) -> Sequence[Problem]:
         """Check that a crash during commit leaves the database whole, and the commit done."""
@@ -598,7 +433,7 @@ class SqliteBranch:
 
     def _commit(self, outcome: tuple[str, tuple[bytes]] | None) -> None:
         session = self._connection
-        with session.turn if isinstance(session, _Session) else nullcontext():  # as it may be ended
+        with session.turn if isinstance(session, Session) else nullcontext():  # as it may be ended
             self._commit_now(outcome)
 
     def _commit_now(self, outcome: tuple[str, tuple[bytes]] | None) -> None:
@@ -609,7 +444,7 @@ class SqliteBranch:
         try:
             if outcome is not None:
                 self._connection.execute(*outcome)
-            self._connection.execute(_COMMIT)
+            self._connection.execute(COMMIT)
         except sqlite3.Error as error:
             if self._connection.in_transaction:  # not committed
                 self.rollback()
@@ -631,11 +466,11 @@ class SqliteBranch:
         self._let_end()
         with driver_errors:
             if not _is_closed(self._connection) and self._connection.in_transaction:
-                self._connection.execute(_ROLLBACK)
+                self._connection.execute(ROLLBACK)
 
     def _let_end(self) -> None:
         """Allow the statements that end a branch: they are the manager's."""
-        if isinstance(self._connection, _Session):
+        if isinstance(self._connection, Session):
             self._connection.held.clear()
 
     def abort(self) -> None:
@@ -644,7 +479,7 @@ class SqliteBranch:
         A connection of an engine belongs to its thread: of that only a statement is interrupted.
         """
         session = self._connection
-        if not (isinstance(session, _Session) and session.end()):
+        if not (isinstance(session, Session) and session.end()):
             session.interrupt()
 
     def close(self) -> None:
@@ -657,7 +492,7 @@ class SqliteBranch:
     def _is_as_before(self) -> bool:
         """Return True if the session is as the branch found it; set again what that has set."""
         session = self._connection
-        if session.in_transaction or (isinstance(session, _Session) and session.ended):
+        if session.in_transaction or (isinstance(session, Session) and session.ended):
             return False
         if self.synchronous is not None:
             session.execute(f"PRAGMA synchronous={self.synchronous}")
