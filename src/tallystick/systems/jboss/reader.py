@@ -44,10 +44,7 @@ from tallystick.systems.jboss.applications.needs import (
 from tallystick.systems.jboss.applications.object_store import ObjectStoreReading
 from tallystick.systems.jboss.applications.paging import paged_messages
 from tallystick.systems.jboss.applications.places import BINDINGS, folder_of, is_bindings
-from tallystick.systems.jboss.applications.surroundings import (
-    MESSAGE_EXTENSIONS,
-    surroundings_of,
-)
+from tallystick.systems.jboss.applications.surroundings import MESSAGE_EXTENSIONS, surroundings_of
 from tallystick.systems.jboss.applications.tables import (
     COLLECTIONS,
     bindings_beside,
@@ -70,7 +67,6 @@ from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import NEWER, OLDER, extension_of
 from tallystick.systems.jboss.format.layout import (
     CONTROL_FILE,
-    FILL,
     LONG_MAX,
     Contents,
     Item,
@@ -96,7 +92,6 @@ from tallystick.systems.jboss.read.changes import (
     changes,
     changes_between,
     changes_between_of_all,
-    gives_places,
     place_of,
     read_records,
     read_valid_records,
@@ -105,16 +100,17 @@ from tallystick.systems.jboss.read.changes import (
 )
 from tallystick.systems.jboss.read.classify import read_files
 from tallystick.systems.jboss.read.file_facts import KnownFile
-from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, most_common, open_files
+from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, open_files
 from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.records import records_of
-from tallystick.systems.jboss.read.spans import Lives, log_file, never_begun, whole_file
+from tallystick.systems.jboss.read.spans import Lives, log_file, whole_file
 from tallystick.systems.jboss.read.transactions import transactions
-from tallystick.systems.jboss.verdict.answer import IDS_MISSING, begun, unexplained_ids
+from tallystick.systems.jboss.verdict.answer import IDS_MISSING, begun
 from tallystick.systems.jboss.verdict.differences import Evidence
-from tallystick.systems.jboss.verdict.file_ids import given_up, started_since, whole_since
+from tallystick.systems.jboss.verdict.file_ids import started_since, whole_since
 from tallystick.systems.jboss.verdict.findings import findings
 from tallystick.systems.jboss.verdict.given_ids import Bound, foreign_id
+from tallystick.systems.jboss.verdict.missing import FileOrder
 from tallystick.systems.jboss.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import (
     ClosedSplit,
@@ -358,100 +354,24 @@ class JournalReading(Reading):
 
     def number(self, path: str) -> int | None:
         """Return the id in the header of a file."""
-        return self._ids.get(path)
-
-    @cached_property
-    def _ids(self) -> Mapping[str, int]:
-        # The last four bytes, which records carry, too: where the first are damaged, these are not.
-        return {
-            file.path: file.file_id & 0xFFFFFFFF
-            for file in self.journal.files
-            if file.header is not None and not never_begun(file.head)
-        }
+        return self._order.ids.get(path)
 
     def missing(self, path: str, reached: Reached | None) -> Missing | None:
         """Return which file ids are missing before a file, unless what is there explains them."""
-        found, number = f"file id {self._ids[path]}", self._ids[path]
-        if reached is None:
-            # Before the first file that is there: only what nothing but a loss explains.
-            gone = next((one.start for one in self._lost if one.start < number), None)
-            return None if gone is None else Missing(f"file id {gone}", found, certain=False)
-        wanted = range(reached.number + 1, number)
-        if not reached.there:
-            return Missing(f"the end of the file with id {reached.number}", found, certain=False)
-        if (cut := self._cut_behind(reached.place)) is not None:
-            return cut
-        there = {one for one in self._ids.values() if one in wanted}
-        if len(there) == len(wanted):
-            return None
-        lost = given_up(
-            wanted,
-            reached.since,
-            begun(self._evidence),
-            self._evidence.analysis.unknown_deleted,
-        )
-        first = next(one for one in wanted if one not in there) if lost is None else lost
-        return Missing(f"file id {first}", found, certain=False, usual=lost is None)
+        return self._order.missing(path, reached)
 
     def stated_end(self) -> int:
         """Return 0: a journal notes nothing of its end."""
         return 0
 
     def missing_at_end(self, stated: int, place: int | None) -> Missing | None:
-        """Return what is missing of a file that was cut behind the last record.
-
-        Files are filled to their size before they are used. One that is shorter than most, and
-        has fill behind its records, was made so, or has lost no more than that.
-        """
+        """Return what is missing of a file that was cut after the last record."""
         del stated
-        for file in self.journal.files:
-            read = self._offset_in(file, place or 0)
-            missing = self._cut(file, read) if read is not None and read >> 32 <= 0 else None
-            if missing is not None:
-                return missing
-        return None
-
-    def _cut_behind(self, place: int | None) -> Missing | None:
-        """Return what is missing of the file of a record that is followed by another file.
-
-        What is damaged behind that record is told as damage.
-        """
-        for file in self.journal.files if place is not None else ():
-            read = self._offset_in(file, place or 0)
-            if read is None or read >> 32:
-                continue
-            missing = self._cut(file, read)
-            if missing is None or self._is_damaged_behind(file, read):
-                continue
-            return missing._replace(certain=True)  # the next file is used once one is full
-        return None
-
-    def _offset_in(self, file: JournalFile, place: int) -> int | None:
-        """Return how far a place is behind the begin of a file; None if its id gives no places."""
-        has_places = file.path in self._ids and gives_places(file)
-        return place - place_of(file, 0) if has_places else None
-
-    def _is_damaged_behind(self, file: JournalFile, read: int) -> bool:
-        spans = (span for one in self.files() if one.path == file.path for span in one.spans)
-        return any(span.outcome is Outcome.CORRUPT and span.end > read for span in spans)
+        return self._order.missing_at_end(place)
 
     @cached_property
-    def _usual_size(self) -> int:
-        return most_common(one.size for one in self.journal.files) or 0
-
-    def _cut(self, file: JournalFile, read: int) -> Missing | None:
-        size = self._usual_size
-        if file.size >= size:
-            return None
-        rest = bytes(file.data()[max(read, self.journal.shape(file).header_size) :])
-        if rest and not rest.strip(FILL):
-            return None
-        expected = f"{size} bytes of {file.name}, as of others"
-        return Missing(expected, f"{file.size} bytes", certain=False)
-
-    @cached_property
-    def _lost(self) -> list[range]:
-        return unexplained_ids(self._evidence)
+    def _order(self) -> FileOrder:
+        return FileOrder(self.journal, lambda: self._evidence, self.files)
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return file id << 32 | end of each record.
