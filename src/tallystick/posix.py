@@ -61,6 +61,18 @@ pread: Callable[[int, int, int], bytes] = getattr(os, "pread", _pread)
 """Read bytes at an offset. Without the system's own call only one thread may use a descriptor."""
 
 
+def drop_cached(descriptor: int, offset: int = 0, size: int = 0) -> None:
+    """Drop the clean pages of a file from the cache; dirty ones stay.
+
+    Args:
+        descriptor: the open file.
+        offset: where its bytes begin, and
+        size: how many they are; 0 means all up to the end.
+    """
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+
+
 def after_fork_in_child(call: Callable[[], object]) -> None:
     """Have ``call`` called in every forked child; where nothing forks, do nothing."""
     if hasattr(os, "register_at_fork"):

@@ -202,11 +202,11 @@ def _without_attributes(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(at, field, pyarrow.nulls(batch.num_rows, field.type))
 
 
-def salvaged_batches(reading: LogReading, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+def salvaged_batches(reading: LogReading) -> Iterator[pa.RecordBatch]:
     """Return records and those after damage; the latter are marked in ``attributes``."""
     records = reading.records(salvage=True)
     name = log_name(reading.source)
-    return schemas.record_batches(records, name, reading.clock.value, rows)
+    return schemas.record_batches(records, name, reading.clock.value, BATCH_ROWS)
 
 
 def selected(table: str, columns: Sequence[str]) -> pa.Schema:

@@ -396,7 +396,7 @@ def _own_logs(copied: Path, copying: Copying) -> Iterator[CopiedLog]:
         yield CopiedLog(_below(str(folder), copied), own.origin, own.text)
 
 
-def shown_bytes(data: bytes, most: int = _FIELD) -> str:
+def shown_bytes(data: bytes) -> str:
     """Return bytes as hex digits for a person; of many only the first, and how many there are."""
-    rest = f"... ({len(data):,} bytes)" if len(data) > most else ""
-    return printable(data[:most].hex(" ") + rest) or "nothing"
+    rest = f"... ({len(data):,} bytes)" if len(data) > _FIELD else ""
+    return printable(data[:_FIELD].hex(" ") + rest) or "nothing"

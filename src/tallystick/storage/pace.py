@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from tallystick.posix import O_PLAIN, pread
+from tallystick.posix import O_PLAIN, drop_cached, pread
 from tallystick.storage.scheduling import time
 
 PIECE: Final = 256 << 10
@@ -61,7 +61,7 @@ class Pace:
     def from_disk(self, path: str, descriptor: int, size: int = 0) -> None:
         """Have the next ``size`` bytes that are read of an open file come from the disk."""
         self._read.add(path)
-        _drop(descriptor)
+        drop_cached(descriptor)
         self._wait(size)
 
     def _wait(self, size: int) -> None:
@@ -80,7 +80,7 @@ class Pace:
             except OSError:
                 continue  # it was recycled or removed meanwhile
             try:
-                _drop(descriptor)
+                drop_cached(descriptor)
             finally:
                 os.close(descriptor)
 
@@ -111,8 +111,3 @@ def from_disk(path: str, descriptor: int, size: int) -> None:
     pace = _PACE.get()
     if pace is not None:
         pace.from_disk(path, descriptor, size)
-
-
-def _drop(descriptor: int) -> None:
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

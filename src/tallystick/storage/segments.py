@@ -56,9 +56,8 @@ class Segments(Uncopied):
         folder: The log's folder, which the caller has locked.
         naming: How segments are named.
         size: Bytes of a new segment.
-        ahead: Spares that are kept ready.
         spares_max: Most retired files that are kept to be used again.
-        background: True if a thread makes the spares; else `roll` does.
+        background: True if a thread keeps a spare ready; else `roll` makes each segment.
         first_spare: Lowest number of a spare that is made.
     """
 
@@ -69,7 +68,6 @@ class Segments(Uncopied):
         naming: Naming,
         *,
         size: int,
-        ahead: int = 1,
         spares_max: int = 2,
         background: bool = True,
         first_spare: int = 1,
@@ -78,7 +76,7 @@ class Segments(Uncopied):
         self.naming = naming
         self.size = size
         self._fs = fs
-        self._ahead = ahead if background else 0
+        self._ahead = 1 if background else 0
         self._spares_max = spares_max
         self._changed = threading.Condition()
         self._job: threading.Thread | None = None

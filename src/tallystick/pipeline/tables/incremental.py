@@ -204,8 +204,8 @@ class BundledTables:
         name = self.spark.conf.get(_CODEC, "snappy") or "snappy"
         return _CODECS.get(name.lower(), name.lower())
 
-    def _staged(self, table: str, prefix: str = "") -> list[str]:
-        return sorted(map(str, self.space.staging(table).glob(f"{prefix}*{SUFFIX}")))
+    def _staged(self, table: str) -> list[str]:
+        return sorted(map(str, self.space.staging(table).glob(f"*{SUFFIX}")))
 
     def _require_file(self, table: str, schema: pa.Schema) -> None:
         """Write a file without rows if a table has no file."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tallystick.errors import LogClosedError, LogLockedError
-from tallystick.posix import O_PLAIN, fcntl, links_and_size, pread
+from tallystick.posix import O_PLAIN, drop_cached, fcntl, links_and_size, pread
 from tallystick.storage.files import VECTOR_MAX, Bytes, Lock, fill_with_zeros, write_all
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local.descriptors import FILE_MODE, Descriptor, Place
@@ -141,16 +141,6 @@ else:
         fcntl.lockf(fd, operation, length, offset, os.SEEK_SET)
 
 
-def distrust_cache(fd: int) -> None:
-    """Drop the clean pages of a file from the cache; dirty ones are kept.
-
-    After a failed sync the cache may hold bytes, marked clean, that never reached the disk.
-    Recovery must read what the disk has.
-    """
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def sync_for_reading(path: str, begin: int, end: int) -> None:
     """Make the bytes that a reader has read durable, through a descriptor that cannot write.
 
@@ -162,8 +152,7 @@ def sync_for_reading(path: str, begin: int, end: int) -> None:
     fd = os.open(path.removeprefix("file://"), os.O_RDONLY | O_PLAIN)
     try:
         _datasync(fd)
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(fd, begin, end - begin, os.POSIX_FADV_DONTNEED)
+        drop_cached(fd, begin, end - begin)
     finally:
         os.close(fd)
 

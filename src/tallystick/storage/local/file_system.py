@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tallystick.errors import LogWriteError
-from tallystick.posix import O_DIRECTORY, fcntl
+from tallystick.posix import O_DIRECTORY, drop_cached, fcntl
 from tallystick.storage.files import File, FileSystem, Lock, read_file, write_whole
 from tallystick.storage.local.descriptors import (
     BY_NUMBER,
@@ -27,7 +27,7 @@ from tallystick.storage.local.descriptors import (
     Place,
     name_path,
 )
-from tallystick.storage.local.file import AppendedFile, LocalFile, distrust_cache
+from tallystick.storage.local.file import AppendedFile, LocalFile
 from tallystick.storage.local.lock_file import FileLock
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBADF)
@@ -52,7 +52,9 @@ class LocalFileSystem:
     def open(self, path: str, *, write: bool = True) -> File:
         """Open a file; see `FileSystem.open`."""
         file = LocalFile(path, os.O_RDWR if write else os.O_RDONLY, at=self._at(path))
-        distrust_cache(file.fd)
+        # After a failed sync the cache may hold bytes, marked clean, that never reached the disk.
+        # Recovery must read what the disk has.
+        drop_cached(file.fd)
         return file
 
     def create(self, path: str) -> File:

@@ -30,14 +30,12 @@ _UPDATES = (Code.UPDATE, Code.MOVED_UPDATE)
 _Elements = tuple[Element, ...]
 
 
-def compaction_due(
-    log: TallyLog, *, share: float = LIVE_SHARE, segments_min: int = SEGMENTS_MIN
-) -> bool:
-    """Return True if less than ``share`` of at least ``segments_min`` full segments is live."""
+def compaction_due(log: TallyLog) -> bool:
+    """Return True if little of the full segments is live, and they are many enough to matter."""
     with log.state() as state:
         live = state.live_bytes
     segments = log.last_segment - log.first_segment
-    return segments >= segments_min and live < share * segments * log.segment_size
+    return segments >= SEGMENTS_MIN and live < LIVE_SHARE * segments * log.segment_size
 
 
 def compact(log: TallyLog) -> list[int]:
