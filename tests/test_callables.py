@@ -323,6 +323,7 @@ BY_OTHERS = {
     "pipeline/runner.py Run.__call__ progress": "its advance() checks it",
     "pipeline/runner.py RunTables.write progress": "advance() has checked it",
     "pipeline/runner.py Run.advance progress": "checked; a test needs Spark",
+    "services/transactions/resources/sqlite_session.py Session.cursor factory": "sqlite3 does",
     "services/write_behind/targets/adapters.py CallableTarget.__init__ function": "target_of",
     "testing/chaos/trials.py Chaos.run scenario": "a Scenario",
     "testing/kill.py check_kills work": "run_and_kill checks it",
