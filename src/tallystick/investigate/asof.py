@@ -85,6 +85,13 @@ def asof(
     Commits that a restart drops are left out. Rows that no record of the log is about are there
     only where the database beside it tells them.
 
+    Args:
+        path: a log, a folder or a tree of logs, a URL, or several of these.
+        moment: a time, a place in the log, or a transaction.
+        table: the name of the table; by default all tables.
+        options: what readers have to know, as a time zone or a key.
+        problems: gets what cannot be read; without it, that is raised at the end.
+
     Raises:
         UnsupportedFormatError: a log begins after that moment, or none tells times; there is no
             such table.
@@ -108,7 +115,7 @@ def asof(
                     given = True
                     yield one
                 found.require_read(source, given=given)
-                found.tell_damage(reading)
+                found.note_damage(reading)
     if moment.before is not None and not ended and found.logs:
         if moment.before.isdecimal():
             found.require_named(Filter(transaction=moment.before), "rows")

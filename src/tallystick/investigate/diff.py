@@ -112,6 +112,15 @@ def diff(
     Where one log of a system is left of each path, these two are compared, wherever they lie.
     Compared are records with their bodies and times, in log order, and rows with what becomes of
     them. Of logs that number their records those are left out that one copy has given up.
+
+    Args:
+        a: a log, or a folder or tree of logs.
+        b: another copy.
+        options: what readers have to know, as a time zone or a key.
+        problems: gets what cannot be read; without it, that is raised at the end.
+
+    Raises:
+        LogUnreadableError: a path cannot be read, or, without ``problems``, a log.
     """
     found = tuple(survey(one, options=options).refuse_unknown_settings() for one in (a, b))
     in_a, in_b = (places_apart(one.logs) for one in found)

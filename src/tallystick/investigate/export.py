@@ -61,10 +61,22 @@ def export(
     options: ReadOptions | None = None,
     problems: list[Finding] | None = None,
 ) -> int:
-    """Write ``table`` of every log below ``path``; returns the number of rows.
+    """Write one table of every log below ``path``; return the number of rows.
 
-    A file appears under its name only when it is complete, and is its owner's alone. ``wanted`` and
-    ``problems`` as for `tallystick.scan`. Raises `ValueError` for an unknown form or table.
+    Args:
+        path: as for `tallystick.read_arrow`.
+        form: one of `FORMATS`.
+        target: an open file, or a path; a file appears there only when it is complete, and is its
+            owner's alone.
+        table: as for `tallystick.read_arrow`.
+        salvage: as for `tallystick.read_arrow`.
+        wanted: as for `tallystick.read_arrow`.
+        options: as for `tallystick.read_arrow`.
+        problems: as for `tallystick.read_arrow`.
+
+    Raises:
+        ValueError: there is no such form or table.
+        LogWriteError: the target lies in a folder that is read, or is a file of a log.
     """
     if form not in FORMATS:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMATS)}")

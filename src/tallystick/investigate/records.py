@@ -63,7 +63,15 @@ def seen_records(
     options: ReadOptions | None = None,
     problems: list[Finding] | None = None,
 ) -> Iterator[Seen]:
-    """Yield what `tallystick.scan` yields, with ``context`` records of a log before and after each.
+    """Yield what `tallystick.scan` yields, with the records of a log around each.
+
+    Args:
+        path: as for `tallystick.scan`.
+        wanted: as for `tallystick.scan`.
+        context: how many records before each, and as many after it.
+        salvage: as for `tallystick.scan`.
+        options: as for `tallystick.scan`.
+        problems: as for `tallystick.scan`.
 
     Raises:
         TransactionUsageError: no transaction has the number, or the id, that is asked for.
@@ -166,7 +174,7 @@ def statistics(
     """Yield counts of each log: of the records that are asked for, and of the transactions.
 
     Transactions are chosen by their number and their global id; where anything else is asked of
-    records, none are counted.
+    records, none are counted. Args and errors are those of `tallystick.scan`.
     """
     found = survey(path, options=options).refuse_unknown_settings()
     wanted = found.known_filter(wanted, "records")

@@ -60,7 +60,12 @@ def rows(
     """Yield the rows of every log below ``path`` that are asked for, log after log.
 
     Each log gives them as its transactions end, then those of transactions that have not ended.
-    What cannot be read is appended to ``problems``; without such a list it is raised at the end.
+
+    Args:
+        path: a log, a folder or a tree of logs, a URL, or several of these.
+        wanted: chooses rows; by default all.
+        options: what readers have to know, as a time zone or a key.
+        problems: gets what cannot be read; without it, that is raised at the end.
 
     Raises:
         TransactionUsageError: no transaction has the number; no global transaction begins with the
@@ -80,7 +85,10 @@ def row_dicts(
     options: ReadOptions | None = None,
     problems: list[Finding] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield what `rows` yields as plain JSON values; ``time`` is ISO where the clock allows."""
+    """Yield what `rows` yields as plain JSON values; ``time`` is ISO where the clock allows.
+
+    Args and errors are those of `rows`.
+    """
     found = survey(path, options=options)
     for some, clock in _timed_groups(found, wanted):
         yield from _dicts(some, clock)
@@ -113,10 +121,18 @@ def export_rows(
 ) -> int:
     """Write the rows of `rows` in one of `FORMS`; return how many there are.
 
-    A file appears under its name only when it is complete, and is its owner's alone.
+    Args:
+        path: as for `rows`.
+        form: one of `FORMS`.
+        target: an open file, or a path; a file appears there only when it is complete, and is its
+            owner's alone.
+        wanted: as for `rows`.
+        options: as for `rows`.
+        problems: as for `rows`.
 
     Raises:
         ValueError: there is no such form.
+        LogWriteError: the target lies in a folder that is read, or is a file of a log.
     """
     if form not in FORMS:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
@@ -167,7 +183,7 @@ def _timed_groups(found: Survey, wanted: Filter) -> Iterator[tuple[Group, Clock]
                 given = taken = True
                 yield one
             found.require_read(log.source, given=given)
-            found.tell_damage(read[0])
+            found.note_damage(read[0])
     if taken:
         return
     _require_transaction(asked, wanted, found)

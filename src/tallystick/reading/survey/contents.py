@@ -32,9 +32,18 @@ def scan(
     """Yield every record of every log below ``path``, log after log; nothing is written.
 
     Whole records of the native log are `NumberedRecord`: number and body are always there.
-    With ``salvage`` also what lies after damage, marked ``attributes["salvaged"]``; of all that
-    only what is ``wanted``. What cannot be read is appended to ``problems``; without such a list
-    the first problem is raised as `LogUnreadableError` once everything else was read.
+
+    Args:
+        path: a log, a folder or a tree of logs, a URL, or several of these.
+        wanted: chooses records; by default all.
+        salvage: yield also records after damage, marked ``attributes["salvaged"]``.
+        options: what readers have to know, as a time zone or a key.
+        problems: gets what cannot be read.
+
+    Raises:
+        LogUnreadableError: without ``problems``, the first of them, once everything else was read.
+        TransactionUsageError: there is no such transaction, or more than one; it names candidates.
+        UnsupportedFormatError: there is no such setting, or no record tells what is asked for.
     """
     found = survey(path, options=options).refuse_unknown_settings()
     wanted = found.known_filter(wanted, "records")
@@ -55,16 +64,21 @@ def read_arrow(
 ) -> pa.RecordBatchReader:
     """Return a `pyarrow.RecordBatchReader` of one table of every log below ``path``.
 
-    ``table`` is a key of `tallystick.reading.tables.TABLES`, ``columns`` are those that are wanted,
-    by default all. Records of the native log are decoded in whole buffers; those of other systems
-    too, many times faster, if ``columns`` leaves out ``attributes``; with ``salvage`` one by one.
-    ``wanted`` and ``problems`` as for `scan`; of changes ``problems`` gets damage that may hide
-    others, too.
+    Args:
+        path: as for `scan`.
+        table: a key of `tallystick.reading.tables.TABLES`.
+        columns: by default all. Without ``attributes`` records of any system are decoded in whole
+            buffers, many times faster; those of the native log are in any case.
+        salvage: as for `scan`; then records are decoded one by one.
+        wanted: chooses rows of the table; by default all.
+        options: what readers have to know, as a time zone or a key.
+        problems: as for `scan`; of the table of changes it gets also damage that may hide others.
 
     Raises:
         ValueError: there is no such table or column.
         UnsupportedFormatError: the table has no column for something that is asked for.
         TransactionUsageError: no transaction has the number, or the id, that is asked for.
+        LogUnreadableError: of the reader, without ``problems``, as for `scan`.
     """
     from tallystick.reading import tables
 
@@ -89,13 +103,13 @@ def read_arrow(
                 for one in ([None] if splits is None else splits)
             )
             if table == "changes" and splits is None and problems is not None:
-                batches = chain(batches, told(reading))
+                batches = chain(batches, noting_damage(reading))
         if table == "records":
             found.tells_lsns(reading, wanted)
         return filter(None, (wanted.taken_of(batch, table, clock) for batch in batches))
 
-    def told(reading: LogReading) -> Iterator[pa.RecordBatch]:
-        found.tell_damage(reading)
+    def noting_damage(reading: LogReading) -> Iterator[pa.RecordBatch]:
+        found.note_damage(reading)
         yield from ()
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -34,8 +34,16 @@ def explain(
 ) -> Explanation:
     """Return, per log below ``path``, what its engine would do and what the bytes prove.
 
-    With ``whole`` the engine's part of each verdict is made while its log is watched for changes;
-    else, where it lists every record, when it is first asked for.
+    Args:
+        path: a log, a folder or a tree of logs, a URL, or several of these.
+        options: what readers have to know, as a time zone or a key.
+        progress: called with the path of each log before it is read.
+        whole: make the engine's part of each verdict while its log is watched for changes; else,
+            where that lists every record, it is made when it is first asked for.
+
+    Raises:
+        LogUnreadableError: ``path`` cannot be read. What cannot be read below it is a finding.
+        UnsupportedFormatError: no system of the logs has such a setting.
     """
     found = survey(path, options=options).refuse_unknown_settings()
     answer = Explanation(found.path, [], [], found.problems, found.others)
@@ -66,7 +74,10 @@ def explain(
 def inspect(
     path: Paths, *, options: ReadOptions | None = None, progress: Progress | None = None
 ) -> Inspection:
-    """Return a summary of every log below ``path``."""
+    """Return a summary of every log below ``path``.
+
+    Args and errors are those of `explain`.
+    """
     found = survey(path, options=options).refuse_unknown_settings()
     logs: list[Summary] = []
     gathered = found.gatherer()
@@ -86,7 +97,7 @@ def verify(
     """Return the findings of every log below ``path``.
 
     A log that `explain` does not call fine has one at least, and so has what a restart opens
-    besides the log and does not fit.
+    besides the log and does not fit. Args and errors are those of `explain`.
     """
     found = survey(path, options=options).refuse_unknown_settings()
     gathered = found.gatherer()

@@ -319,6 +319,13 @@ class Survey:
     ) -> Iterator[T]:
         """Yield what is asked for of each log, as `Observer.stream` does.
 
+        Args:
+            wanted: what was asked for.
+            items: gives what fits of one log.
+            damaged: returns the files that an item shows as damaged.
+            size: returns about how many bytes of memory an item takes.
+            table: the table that the items are of.
+
         Raises:
             TallystickError: nothing is, and what is asked for by name is in no log.
         """
@@ -356,11 +363,11 @@ class Survey:
         if not given:
             require_some(self.read(source), self.known, self.options)
 
-    def tell_damage(self, reading: LogReading) -> None:
+    def note_damage(self, reading: LogReading) -> None:
         """Note the damage of a log that was read: what it gave may not be all."""
-        told = {(one.code, one.file, one.offset) for one in self.problems}
+        noted = {(one.code, one.file, one.offset) for one in self.problems}
         for one in damage_of(reading, self.known, self.options):
-            if (one.code, one.file, one.offset) not in told:
+            if (one.code, one.file, one.offset) not in noted:
                 self.problems.append(one)
 
 
@@ -373,9 +380,12 @@ def survey(
 ) -> Survey:
     """Find the logs below ``path``, each once; of several paths, those below any of them.
 
-    A path is also given as a URL of JDBC, whose password of the files is taken where ``options``
-    have none, or a ``file:`` one. ``known`` are the systems to look for,
-    by default all; ``progress`` gets each folder.
+    Args:
+        path: a log, a folder or a tree of logs, a URL, or several of these. Of a URL of JDBC also
+            the password of the files is taken, where ``options`` have none.
+        options: what readers have to know, as a time zone or a key.
+        known: the systems to look for; by default all.
+        progress: called with each folder.
 
     Raises:
         LogUnreadableError: the path itself cannot be read. One of several is one of ``problems``.

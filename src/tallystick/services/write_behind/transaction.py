@@ -36,21 +36,41 @@ class WriteBehindTransaction(Uncopied):
     def insert(
         self, table: str, key: Row | bytes, value: Row | bytes, *, target: str | None = None
     ) -> None:
-        """Put a new row into a table."""
+        """Put a new row into a table.
+
+        Args:
+            table: the name of the table.
+            key: the columns of its key by name, or bytes.
+            value: its other columns by name, or bytes.
+            target: the one target that gets it; by default all.
+
+        Raises:
+            TransactionUsageError: The transaction is committed, or a value has no encoding.
+        """
         self.put(_INSERT, table, key, value, target)
 
     def update(
         self, table: str, key: Row | bytes, value: Row | bytes, *, target: str | None = None
     ) -> None:
-        """Change columns of a row."""
+        """Change columns of a row; see `insert`."""
         self.put(_UPDATE, table, key, value, target)
 
     def delete(self, table: str, key: Row | bytes, *, target: str | None = None) -> None:
-        """Remove a row."""
+        """Remove a row; see `insert`."""
         self.put(_DELETE, table, key, None, target)
 
     def send(self, topic: str, body: bytes, *, key: bytes = b"", target: str | None = None) -> None:
-        """Send bytes to targets that are functions; those with the same key arrive in order."""
+        """Send bytes to targets that are functions.
+
+        Args:
+            topic: what they are about.
+            body: the bytes.
+            key: those with the same key arrive in order.
+            target: the one target that gets them; by default all.
+
+        Raises:
+            TransactionUsageError: The transaction is committed.
+        """
         self.put(OperationCode.OPAQUE, topic, key, body, target)
 
     def put(
@@ -62,6 +82,13 @@ class WriteBehindTransaction(Uncopied):
         target: str | None = None,
     ) -> None:
         """Add an operation of any kind.
+
+        Args:
+            code: its kind.
+            collection: the table or topic.
+            key: the columns of the key by name, or bytes.
+            value: other columns by name, or bytes; None of a deletion.
+            target: the one target that gets it; by default all.
 
         Raises:
             TransactionUsageError: The transaction is committed, or a value has no encoding.
