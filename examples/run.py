@@ -16,7 +16,7 @@ from pathlib import Path
 import shop
 
 from tallystick.cli.answers import ANSWER_STYLES, print_surroundings
-from tallystick.cli.output import Printer, Told
+from tallystick.cli.output import PrintedTexts, Printer
 from tallystick.cli.summary import show_summary
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.session import start
@@ -100,7 +100,7 @@ def show_whole(out: Printer, folder: Path) -> None:
     answer = explain(str(folder))
     own = {verdict.path: verdict.log_judgement for verdict in answer.logs}
     for one in answer.databases:
-        found, told = one.judgement, Told()
+        found, told = one.judgement, PrintedTexts()
         words = (f"  {found.words}", ANSWER_STYLES[found.answer])
         out.line(words, f"  {one.kind} {Path(one.path).relative_to(folder)}: {found.text}")
         told.is_new(found.text)

@@ -16,7 +16,7 @@ import pytest
 from tallystick import Journal
 from tallystick.cli import COMMANDS, COMPLETE, GROUPS
 from tallystick.cli.look.explain import _show_list
-from tallystick.cli.output import Printer, Told
+from tallystick.cli.output import PrintedTexts, Printer
 from tests.cli.conftest import Run
 from tests.fixtures import cases, fixture_dir
 from tests.indoubt.estates import EXAMPLES
@@ -230,16 +230,16 @@ def test_a_process_without_standard_output_has_its_exit_code(
 
 def test_very_many_open_decisions_are_told_in_the_time_that_reading_takes() -> None:
     """Each was compared with all before it, also those that are folded."""
-    told = Told()
+    printed = PrintedTexts()
     compared = 0
-    is_new = told.is_new
+    is_new = printed.is_new
 
     def counted(text: str) -> bool:
         nonlocal compared
         compared += 1
         return is_new(text)
 
-    with mock.patch.object(told, "is_new", counted), redirect_stdout(io.StringIO()) as shown:
-        _show_list(Printer(), "In doubt", [f"transaction {one}" for one in range(10_000)], told)
+    with mock.patch.object(printed, "is_new", counted), redirect_stdout(io.StringIO()) as shown:
+        _show_list(Printer(), "In doubt", [f"transaction {one}" for one in range(10_000)], printed)
     assert compared <= 100
     assert "more (--json lists all)" in shown.getvalue()

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from tallystick.cli.output import WIDTH, Draft, Printer, Told, Whole, say, say_finding
+from tallystick.cli.output import WIDTH, Draft, PrintedTexts, Printer, Whole, say, say_finding
 from tallystick.printable import counted
 from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
 from tallystick.reading.results import exit_code_of
@@ -46,7 +46,7 @@ def gravity_of(finding: Finding) -> int:
 
 
 def print_findings(
-    out: Printer, findings: Iterable[Finding], told: Told | None = None, each: int = 1
+    out: Printer, findings: Iterable[Finding], printed: PrintedTexts | None = None, each: int = 1
 ) -> None:
     """Print the first ``each`` findings of each kind, and how many others are like them."""
     kinds: dict[tuple[str, Severity], list[Finding]] = {}
@@ -54,7 +54,7 @@ def print_findings(
         kinds.setdefault((finding.code, finding.severity), []).append(finding)
     for alike in kinds.values():
         for one in alike[:each]:
-            out.finding(one, told)
+            out.finding(one, printed)
         if len(alike) > each:
             out.line(f"      and {len(alike) - each:,} more like it (--json of verify lists all)")
 
@@ -89,9 +89,9 @@ def print_logs(out: Printer, estate: EstateAnswer | None, blocks: Sequence[Draft
 
 def end_listing(ctx: click.Context, problems: list[Finding], *, damaged: bool = False) -> None:
     """Say what could not be read, and exit: 2 without a log, 1 where something is damaged."""
-    found, without = told_apart(problems)
+    failed, logless = failed_and_logless(problems)
     of_logs: dict[Finding, list[str]] = {}
-    for problem in found:
+    for problem in failed:
         # What says nothing but that it is of another log is said once, with these.
         alike = problem if problem.file is not None else replace(problem, system="", log="")
         of_logs.setdefault(alike, []).append(problem.log)
@@ -102,8 +102,8 @@ def end_listing(ctx: click.Context, problems: list[Finding], *, damaged: bool = 
             say(f"      {one}", err=True)
         if len(named) > LOGS_MAX:
             say(f"      and {counted(len(named) - LOGS_MAX, 'log')} more", err=True)
-    if without:
-        say(_others_text(without, LOGLESS_MAX), err=True)
+    if logless:
+        say(_others_text(logless, LOGLESS_MAX), err=True)
     ctx.exit(exit_code_of(not lacks_logs(problems), problems, fine=not damaged))
 
 
@@ -119,7 +119,10 @@ def listed(counts: dict[str, int]) -> str:
 
 
 def print_estate(out: Printer, estate: EstateAnswer, *, gravest_last: bool = False) -> None:
-    """Print what the logs say together, the gravest first unless told so, and what to type next."""
+    """Print what the logs say together, and what to type next.
+
+    The gravest comes first, or last where it is asked for.
+    """
     out.line((f"All {estate.count:,} logs together", "bold"))
     for line in reversed(estate.lines) if gravest_last else estate.lines:
         one = line.judgement
@@ -142,8 +145,10 @@ def print_estate(out: Printer, estate: EstateAnswer, *, gravest_last: bool = Fal
         out.line(Whole(f"    {estate.command}"), style="bold")
 
 
-def print_surroundings(out: Printer, around: Surroundings, told: Told | None = None) -> None:
-    """Print what a restart opens besides a log, without what is ``told`` already."""
+def print_surroundings(
+    out: Printer, around: Surroundings, printed: PrintedTexts | None = None
+) -> None:
+    """Print what a restart opens besides a log, but sentences that are ``printed`` already."""
     if around.kind == ALONE:
         out.line(
             "  This is about the log alone: nothing else of its database or broker is beside it."
@@ -157,7 +162,7 @@ def print_surroundings(out: Printer, around: Surroundings, told: Told | None = N
         state = "not looked into" if one.fits is None else "does not fit"
         out.line((f"  {one.part}: {state if one.there else 'not there'}", _part_style(one)))
         out.line("      ", Whole(f"at {one.path}"), f" ({one.found_by})", style="dim")
-        if (told or Told()).is_new(one.why):
+        if (printed or PrintedTexts()).is_new(one.why):
             out.line(f"      {one.why}")
     if len(odd) > PARTS_MAX:
         out.line(f"    and {len(odd) - PARTS_MAX:,} more (--json lists all)", style="dim")
@@ -203,17 +208,17 @@ def body_text(body: bytes) -> str:
 
 def print_problems(out: Printer, problems: Iterable[Finding], others: list[str]) -> None:
     """Print what could not be read, and what is no log."""
-    found, without = told_apart(problems)
-    for problem in found:
+    failed, logless = failed_and_logless(problems)
+    for problem in failed:
         out.finding(problem)
-    if others := [*without, *others]:
+    if others := [*logless, *others]:
         texts = [_others_text(others, most) for most in range(LOGLESS_MAX, 0, -1)]
         fitting = (text for text in texts if len(text) <= WIDTH)
         out.line(next(fitting, texts[-1]), style="dim")
 
 
-def told_apart(problems: Iterable[Finding]) -> tuple[list[Finding], list[str]]:
-    """Return what went wrong, and which paths hold no log where others do: a line names them."""
+def failed_and_logless(problems: Iterable[Finding]) -> tuple[list[Finding], list[str]]:
+    """Return what went wrong, and the paths that hold no log where others do."""
     found, without = list[Finding](), list[str]()
     for one in problems:
         if one.code == NO_LOG and one.severity is Severity.INFO:

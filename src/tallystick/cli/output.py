@@ -64,14 +64,14 @@ class _Console(Console):
             self.on_broken_pipe()
 
 
-class Told:
-    """The facts that a text has told: none is told twice."""
+class PrintedTexts:
+    """The sentences that an answer has printed: what one has said, no later one repeats."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
 
     def is_new(self, text: str) -> bool:
-        """Return whether no text so far holds this one, and take it in."""
+        """Return whether no text so far holds this one, and remember it."""
         words = " ".join(_WORD.findall(text.lower()))
         if any(words in one for one in self._texts):
             return False
@@ -150,12 +150,12 @@ class Printer:
         lines = (indent + text[begin:end] for indent, begin, end in self._pieces(parts, text))
         return sum(max(-(-cell_len(one) // (self._width or WIDTH)), 1) for one in lines)
 
-    def finding(self, finding: Finding, told: Told | None = None) -> None:
+    def finding(self, finding: Finding, printed: PrintedTexts | None = None) -> None:
         """Print a finding in a few lines: what, where, expected and found, what to do.
 
-        Without what is ``told`` already.
+        Sentences that are in ``printed`` are left out.
         """
-        for parts in _finding_lines(finding, told or Told()):
+        for parts in _finding_lines(finding, printed or PrintedTexts()):
             self.line(*parts)
 
 
@@ -232,7 +232,7 @@ def say(text: str, *, err: bool = False, whole: Iterable[str] = ()) -> None:
 
 def say_finding(finding: Finding) -> None:
     """Print a finding to standard error."""
-    for number, parts in enumerate(_finding_lines(finding, Told())):
+    for number, parts in enumerate(_finding_lines(finding, PrintedTexts())):
         line = "".join(map(_text_of, parts))
         whole = [one for one in map(_text_of, parts) if isinstance(one, Whole)]
         say(line if number else line.strip(), err=True, whole=whole)
@@ -344,9 +344,9 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
         yield lambda name: shown.update(task, description=f"{what} {printable(name)}")
 
 
-def _finding_lines(finding: Finding, told: Told) -> Iterator[list[Piece]]:
+def _finding_lines(finding: Finding, printed: PrintedTexts) -> Iterator[list[Piece]]:
     name = f"  {finding.severity.value} {finding.code}"
-    message = f": {finding.message}" if told.is_new(finding.message) else ""
+    message = f": {finding.message}" if printed.is_new(finding.message) else ""
     paths = [one for one in (finding.file, finding.log) if one]
     yield [(name, STYLES[finding.severity]), *_with_whole(message, paths)]
     if finding.file is not None and finding.file not in finding.message:
@@ -354,7 +354,7 @@ def _finding_lines(finding: Finding, told: Told) -> Iterator[list[Piece]]:
     if finding.expected is not None and finding.expected not in finding.message:
         text = f"      expected {finding.expected}; found {finding.found}"
         yield _with_whole(text, paths, "dim")
-    if finding.advice is not None and told.is_new(finding.advice):
+    if finding.advice is not None and printed.is_new(finding.advice):
         yield _with_whole(f"      {finding.advice}", paths, "italic")
 
 

@@ -96,11 +96,11 @@ def write_batches(
     """Write batches in one of `FORMATS`, to a file as `write_whole` does; return the rows."""
     writers = {"jsonl": _rows_as_json, "csv": _rows_as_csv, "parquet": _parquet, "arrow": _arrow}
     if form != "csv":  # where a column is its place
-        reader = _told_apart(reader)
+        reader = _with_distinct_names(reader)
     return write_whole(target, lambda out: writers[form](out, reader))
 
 
-def _told_apart(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+def _with_distinct_names(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Return batches whose columns have each a name of its own: later ones get a number."""
     import pyarrow as pa
 

@@ -75,7 +75,7 @@ def connect(
     if not plan.logs and problems is None:
         deliver(plan, None)
     for problem in _said(plan):
-        asked.met(problem)
+        asked.note_problem(problem)
     connection = duckdb.connect(":memory:")
     for name in SOURCE_TABLES:
         table = LogTable(replace(asked, table=name), plan)
@@ -116,18 +116,18 @@ class _Asked(SourceOptions):
     def reading(self) -> ReadOptions:
         return self.given
 
-    def met(self, problem: Finding) -> None:
+    def note_problem(self, problem: Finding) -> None:
         """Take note of a log that cannot be read, once: its findings may say so, too."""
-        told = {(one.code, one.log, one.file, one.offset) for one in self.problems}
-        if (problem.code, problem.log, problem.file, problem.offset) not in told:
+        noted = {(one.code, one.log, one.file, one.offset) for one in self.problems}
+        if (problem.code, problem.log, problem.file, problem.offset) not in noted:
             self.problems.append(problem)
 
-    def ended(self, table: str, reading: LogReading) -> None:
+    def note_read(self, table: str, reading: LogReading) -> None:
         """Take note of damage that may hide changes or decisions; these have judged their log."""
         if table == "changes" or (table, self.table) == ("findings", "global_transactions"):
             known = {one.name: one for one in systems()}
             for one in damage_of(reading, known, self.given):
-                self.met(one)
+                self.note_problem(one)
 
 
 def _add_collections(
@@ -224,7 +224,7 @@ class LogTable(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
             try:
                 require_some(known[source.system].read(source, options), known, options)
             except (TallystickError, OSError) as error:
-                self._options.met(error_finding(source, error))
+                self._options.note_problem(error_finding(source, error))
 
     def _tasks(self, read: SourceOptions, plan: Plan, wanted: pc.Expression | None) -> list[Task]:
         """Return what is to be read: of logs that tell where that is, parts of them."""
@@ -319,7 +319,7 @@ class RowTable(LogTable):
         for batch in row_batches(found):
             yield batch.select(columns)
         for one in filter(is_severe, found.problems):
-            self._options.met(one)
+            self._options.note_problem(one)
 
 
 def _taken(wanted: pc.Expression | None, batch: pa.RecordBatch) -> pa.Table:

@@ -207,11 +207,11 @@ class SourceOptions:
             skip_lost=not self.fail_on_data_loss,
         )
 
-    def met(self, problem: Finding) -> None:
-        """Take note of a log that cannot be read: here a row of the findings table tells it."""
+    def note_problem(self, problem: Finding) -> None:
+        """Take note of a log that cannot be read: here a row of the findings table does."""
 
-    def ended(self, table: str, reading: LogReading) -> None:
-        """Take note that a table of a whole log was read: here the findings table tells damage."""
+    def note_read(self, table: str, reading: LogReading) -> None:
+        """Take note that a table of a whole log was read: the findings table has its damage."""
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:

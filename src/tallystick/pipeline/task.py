@@ -227,11 +227,11 @@ def _tables_of(
             for batch in _read(opening.reading, piece, table, options):
                 yield table, batch
             if piece.split is None:
-                options.ended(table, opening.reading)
+                options.note_read(table, opening.reading)
         except (TallystickError, OSError) as error:
             if strict or (planned and went(piece.source, options)):
                 raise
-            options.met(problem := error_finding(piece.source, error))
+            options.note_problem(problem := error_finding(piece.source, error))
             if table == "findings":
                 batches = finding_batches([problem])
                 yield from ((table, batch) for batch in batches)

@@ -374,7 +374,7 @@ def _lines(waiting: Sequence[Row], gathered: Gatherer) -> tuple[EstateLine, ...]
         alike[kind, concerned(row) if REASONS[kind].answer is Answer.LOSES else ()].append(row)
     lines = [
         EstateLine(
-            _said(kind, _TEXTS[kind](rows, systems), len(rows)),
+            _judgement(kind, _TEXTS[kind](rows, systems), len(rows)),
             tuple((systems.get(log, ""), log) for log in logs),
             tuple(row["gtrid"] for row in rows),
         )
@@ -389,12 +389,12 @@ def _lines(waiting: Sequence[Row], gathered: Gatherer) -> tuple[EstateLine, ...]
     ):
         if logs:
             about = tuple((systems.get(log, ""), log) for log in logs)
-            lines.append(EstateLine(_said(kind), about))
+            lines.append(EstateLine(_judgement(kind), about))
     if gathered.too_many:
-        lines.append(EstateLine(_said("too-many")))
+        lines.append(EstateLine(_judgement("too-many")))
     order = list(REASONS)
     lines.sort(key=lambda line: order.index(line.judgement.reason))
-    return tuple(lines) or (EstateLine(_said(NOTHING_DUE)),)
+    return tuple(lines) or (EstateLine(_judgement(NOTHING_DUE)),)
 
 
 def concerned(row: Row) -> tuple[str, ...]:
@@ -407,7 +407,7 @@ def concerned(row: Row) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*filter(None, [row["coordinator"]]), *held]))
 
 
-def _said(kind: str, text: str = "", lost: int = 0) -> Judgement:
+def _judgement(kind: str, text: str = "", lost: int = 0) -> Judgement:
     row = REASONS[kind]
     stakes = {Answer.SAFE: NOTHING, Answer.LOSES: AtStake(lost)}
     stake = stakes.get(row.answer, AtStake())
@@ -500,7 +500,7 @@ def answers_of(
         if judgement.answer in (Answer.LOSES, Answer.REFUSES):
             continue
         if lost[log]:
-            found[log] = _said("commit-lost", texts[log] if lost[log] == 1 else "", lost[log])
+            found[log] = _judgement("commit-lost", texts[log] if lost[log] == 1 else "", lost[log])
         elif judgement.reason == ENDS_IN_PREPARE and missing.get(log, b"") > prepared.get(log, b""):
-            found[log] = _said("later-commit-missing")
+            found[log] = _judgement("later-commit-missing")
     return found

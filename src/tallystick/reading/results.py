@@ -198,12 +198,12 @@ def _end(verdict: Verdict) -> str:
         return "and whether it loses anything cannot be told"
     if stake.transactions:
         return f"and silently lose {stake.transactions:,}"
-    if stake.rows and (amount(verdict.strict.get("lost")) or _beside(verdict)):
+    if stake.rows and (amount(verdict.strict.get("lost")) or _loses_part(verdict)):
         return f"and silently lose {counted(stake.rows, 'record')}"
     return "and lose changes that cannot be counted"
 
 
-def _beside(verdict: Verdict) -> bool:
+def _loses_part(verdict: Verdict) -> bool:
     """Return whether a part beside the log is what is lost."""
     return verdict.judgement.reason == PART_LOST.code
 

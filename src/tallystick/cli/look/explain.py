@@ -25,7 +25,16 @@ from tallystick.cli.answers import (
     stake_text,
 )
 from tallystick.cli.options import as_json, read_options, reading_options, reply
-from tallystick.cli.output import STYLES, Draft, Printer, Told, Whole, complain, place, print_json
+from tallystick.cli.output import (
+    STYLES,
+    Draft,
+    PrintedTexts,
+    Printer,
+    Whole,
+    complain,
+    place,
+    print_json,
+)
 from tallystick.cli.phrases import phrase
 from tallystick.reading import explain
 from tallystick.reading.databases import restarted, strangers
@@ -130,44 +139,44 @@ def _show(out: Printer, answer: Explanation) -> None:
 
 
 def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
-    one, told = verdict.judgement, Told()
+    one, printed = verdict.judgement, PrintedTexts()
     answer = (one.words, ANSWER_STYLES[one.answer])
     around = verdict.surroundings
     out.line(answer, f"  {verdict.system}  ", Whole(restarted(verdict)), f"  ({verdict.format})")
     out.line(f"  {headline(verdict)}", style="bold")
-    told.is_new(one.text)
+    printed.is_new(one.text)
     out.line(f"  Why: {one.text}")
     if stake := stake_text(one):
         out.line(f"  At stake: {stake}")
     if one.decided_by:
         out.line(f"  What would decide it: {one.decided_by}")
     if around is not None:
-        print_surroundings(out, around, told)
+        print_surroundings(out, around, printed)
     own = verdict.log_judgement
     if (own.answer, own.reason, own.at_stake) != (one.answer, one.reason, one.at_stake):
-        told.is_new(own.text)
+        printed.is_new(own.text)
         out.line(f"  The log alone: {own.words}: {own.text}")
     print_held_back(out, verdict.strict.get("held_back"))
     print_redo(out, verdict.strict)
     for difference in verdict.differences[:LISTED_MAX]:
-        _show_difference(out, difference, told)
+        _show_difference(out, difference, printed)
     _show_rest(out, len(verdict.differences))
     pending = State.PENDING.value in counts(verdict.strict.get("transactions"))
     title = "Pending" if pending else "In doubt"
-    _show_list(out, title, verdict.strict.get("in_doubt"), told)
-    _show_list(out, "A restart would lose without a word", verdict.strict.get("lost"), told)
-    print_findings(out, findings, told)
+    _show_list(out, title, verdict.strict.get("in_doubt"), printed)
+    _show_list(out, "A restart would lose without a word", verdict.strict.get("lost"), printed)
+    print_findings(out, findings, printed)
     records = counts(verdict.strict.get("records"))
     read = ", ".join(f"{count:,} {name}" for name, count in records.items()) or "no record"
     out.line(f"  Read: {read}", style="dim")
     out.line()
 
 
-def _show_list(out: Printer, title: str, values: Any, told: Told) -> None:
+def _show_list(out: Printer, title: str, values: Any, printed: PrintedTexts) -> None:
     if not amount(values):
         return
     entries = iter(_entries(values))
-    shown = list(islice((entry for entry in entries if told.is_new(entry)), LISTED_MAX))
+    shown = list(islice((entry for entry in entries if printed.is_new(entry)), LISTED_MAX))
     if shown:
         out.line(f"  {title}:", style="bold")
     for entry in shown:
@@ -189,7 +198,7 @@ def _entries(values: Any) -> list[str]:
     return [phrase(values)]
 
 
-def _show_difference(out: Printer, difference: Difference, told: Told) -> None:
+def _show_difference(out: Printer, difference: Difference, printed: PrintedTexts) -> None:
     severity = Severity(difference.severity)
     out.line(f"  {severity.value} {difference.what}", style=STYLES[severity])
     for title, text in (
@@ -197,7 +206,7 @@ def _show_difference(out: Printer, difference: Difference, told: Told) -> None:
         ("its own engine: ", difference.engine),
         ("the bytes:      ", difference.strict),
     ):
-        if told.is_new(text) or len(text) < SHORT:
+        if printed.is_new(text) or len(text) < SHORT:
             out.line(f"      {title}{text}")
     if difference.file is not None:
         where = place(difference.file, difference.offset)

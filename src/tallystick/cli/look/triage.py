@@ -16,7 +16,7 @@ import click
 
 from tallystick.cli.answers import ANSWER_STYLES, print_estate, print_problems, stake_text
 from tallystick.cli.options import as_json, paths_argument, reading_options, reply
-from tallystick.cli.output import WIDTH, Draft, Printer, Told, Whole
+from tallystick.cli.output import WIDTH, Draft, PrintedTexts, Printer, Whole
 from tallystick.printable import counted, shell_quoted
 from tallystick.reading import triage
 from tallystick.reading.databases import Database, strangers
@@ -62,11 +62,11 @@ def _show(out: Printer, answer: Triage, *, every: bool) -> None:
 
 def _blocks(answer: Triage, most: int, *, every: bool, gravest_last: bool) -> list[Draft]:
     """Return what is to be shown, the gravest first."""
-    told, estate, drafts = Told(), answer.estate, [Draft()]
+    printed, estate, drafts = PrintedTexts(), answer.estate, [Draft()]
     if estate is not None:
         print_estate(drafts[-1], estate, gravest_last=gravest_last)
         for line in estate.lines:
-            told.is_new(line.judgement.text)
+            printed.is_new(line.judgement.text)
     notes = [one for one in answer.problems if one.severity is Severity.INFO]
     unread, hidden = [one for one in answer.problems if one not in notes], 0
     for words, logs in groupby(answer.logs, lambda one: one.judgement.words):
@@ -83,7 +83,7 @@ def _blocks(answer: Triage, most: int, *, every: bool, gravest_last: bool) -> li
         kinds = _counted(one.database.kind for one in group)
         draft.line((words, ANSWER_STYLES[answered]), f"  {kinds}")
         for one in group[:shown]:
-            _show_log(draft, one, told, "" if estate is None else estate.command)
+            _show_log(draft, one, printed, "" if estate is None else estate.command)
         rest = len(group) - shown
         if rest > 0 and shown:
             draft.line(f"  and {rest:,} more", style="dim")
@@ -128,14 +128,14 @@ def _unread(problems: list[Finding]) -> Draft:
     return draft
 
 
-def _show_log(out: Printer, one: TriagedLog, told: Told, command: str) -> None:
+def _show_log(out: Printer, one: TriagedLog, printed: PrintedTexts, command: str) -> None:
     """Print a log in two lines of text at most, its path, and what to type if that is its own."""
     doubt = f"{one.in_doubt:,} in doubt" if one.in_doubt else ""
     differ = "" if one.verdicts_agree else "its engine and its bytes differ"
     alone = "the log alone" if one.alone else ""
     about = ", ".join(part for part in (stake_text(one.judgement), doubt, differ, alone) if part)
     why = one.judgement.text.partition(". ")[0].rstrip(".")
-    parts = [about, why] if told.is_new(one.judgement.text) else [about or why]
+    parts = [about, why] if printed.is_new(one.judgement.text) else [about or why]
     for line in textwrap.wrap(
         f"{one.system}: {'. '.join(filter(None, parts))}.", WIDTH, initial_indent="  ",
         subsequent_indent="    ", max_lines=2, placeholder=" ...", break_long_words=False,

@@ -148,11 +148,11 @@ def _content_text(path: str) -> str:
     return "only zeros" if len(head) < _LOOKED_AT else f"zeros in its first {_LOOKED_AT} bytes"
 
 
-class _Found(Protocol):
+class _HasProblems(Protocol):
     problems: list[Finding]
 
 
-def deliver(found: _Found, problems: list[Finding] | None) -> None:
+def deliver(found: _HasProblems, problems: list[Finding] | None) -> None:
     """Append what could not be read to ``problems``; without such a list raise the first one."""
     unread = [one for one in found.problems if one.severity is not Severity.INFO]
     if problems is not None:

@@ -488,7 +488,6 @@ def set_current(scheduler: Scheduler | None) -> None:
     _current = scheduler
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return an error and where it was raised, as text."""
-    lines = traceback.format_exception(error)
-    return "".join(lines)
+    return "".join(traceback.format_exception(error))

@@ -26,8 +26,8 @@ from tallystick.testing.simulate.scheduler import (
     Life,
     Participant,
     Scheduler,
+    error_text,
     set_current,
-    told,
 )
 from tallystick.testing.simulate.swap import fixed_urandom, set_urandom, swapped
 
@@ -222,7 +222,7 @@ class SimulationError(AssertionError):
             f"{type(self.cause).__name__}: {self.cause}\n"
             f"{len(self.decisions)} decisions in {self.steps} steps: {to_text(self.decisions)}\n"
             f"the last steps:\n  {steps}\n"
-            f"{told(self.cause)}\n"
+            f"{error_text(self.cause)}\n"
             f"to run it again:\n  {self.replay}"
         )
 
