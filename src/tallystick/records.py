@@ -320,7 +320,7 @@ class LogFile:
 
 @dataclass(slots=True)
 class Transaction:
-    """What one log says of one transaction.
+    """A transaction, as one log has it.
 
     ``key`` is unique within the log. ``participants`` are resource or target names. ``complete`` is
     False if elements are missing, and ``holes`` then says which. ``evidence`` is the place (file,

@@ -20,8 +20,8 @@ A lazy kernel is plain Python until `compiled_of` compiles it, with all that it 
 of them loads neither NumPy nor numba, and one function serves short inputs and long ones.
 
 Compiled functions do not count references: with it every call costs two atomic operations for
-each array that it is given, more than most of them take in all. So they make no arrays and
-return none; they fill those that their caller holds.
+each array that it is given, more than most of them take in all. So compiled functions
+neither make nor return arrays; they fill arrays of their caller.
 """
 
 from __future__ import annotations

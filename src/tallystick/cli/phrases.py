@@ -1,7 +1,7 @@
 """Entries of a verdict in words.
 
 In: JSON values as `Verdict.strict` has them: mappings of a place, a transaction, its state and
-what it touched. Out: one phrase: what it is, what is known of it, where it stands. Long names are
+what it touched. Out: one phrase: the kind of entry, what is known of it, its place. Long names are
 cut in the middle; ``--json`` has them in full. Ids are never cut, and have one spelling.
 """
 

@@ -153,7 +153,7 @@ class Chain:
         self.dispose_as(path, posixpath.basename(path))
 
     def dispose_as(self, path: str, name: str) -> None:
-        """Call every step in turn; those that give names take this one."""
+        """Call every step in turn; steps that name a file give it this name."""
         for step in self.steps:
             dispose_of(step, path, name)
 

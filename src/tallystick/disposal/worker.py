@@ -128,7 +128,7 @@ class NamingLog(Protocol):
     """A log whose files tell by their name whose they are, once they have left it."""
 
     def archive_name(self, path: str) -> str:
-        """Return the name of the file outside of the log: no other log has one like it."""
+        """Return the name of the file outside of the log, different from those of other logs."""
         ...
 
 

@@ -333,7 +333,7 @@ def _taken(wanted: pc.Expression | None, batch: pa.RecordBatch) -> pa.Table:
 
 
 def _columns_of(wanted: pc.Expression, schema: pa.Schema) -> list[str]:
-    """Return the columns that an expression needs: those without which Arrow cannot bind it."""
+    """Return the columns that an expression needs, or Arrow cannot bind it."""
     return [name for name in schema.names if not _binds(wanted, _without(schema, name))]
 
 

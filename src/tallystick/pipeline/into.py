@@ -49,7 +49,7 @@ def merge_into(table: str, form: str = "delta") -> Callable[[DataFrame, int], No
 
     A row is replaced or deleted by changes of a later commit only, so a batch that is tried again
     after a failure, at whatever point, leaves the rows that it leaves when it runs once. The table
-    is made if it is missing, with the columns `COLUMNS`; one that is there may have others besides.
+    is made with the columns `COLUMNS` if it is missing; an older table may have further columns.
 
     Args:
         table: its name in SQL; of a Delta table also delta.`/path`, with an absolute path.

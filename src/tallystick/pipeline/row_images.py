@@ -95,10 +95,14 @@ class Images:
         return None if found is None or found == _BEFORE_ALL else int(found)
 
     def advance(self, changes: Between, until: int | None) -> None:
-        """Take in all changes up to the place ``until``; none of them where it is None.
+        """Apply all changes up to a place.
 
-        ``changes`` gives those after one place of the log, or from its beginning, up to another.
-        Where nothing was taken in yet and the log is damaged before it, they begin at ``until``.
+        Where no change was applied yet, and the log is damaged before the place, rows are known
+        from this place on.
+
+        Args:
+            changes: gives the changes between two places; None as the first is the log's beginning.
+            until: the place; None to apply no change.
 
         Raises:
             TallystickError: changes in between are gone or damaged.

@@ -216,7 +216,8 @@ class _Moves:
         """Return whether a row gave its key up, and whether it got another one.
 
         Engines look at the end of a statement whether keys are unique (``SET ID = ID + 1``). A row
-        whose key another one has by then gives it up no more: who deleted it would lose the other.
+        whose key belongs to another row by then does not give it up: a delete by this key would hit
+        the other row.
         """
         if not all(name in old and name in new for name in self.key):
             return None, None

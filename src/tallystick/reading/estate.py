@@ -1,4 +1,4 @@
-"""The logs below one path judged together: what one of them decides for another.
+"""The logs below one path judged together: one log may hold the decision for another.
 
 In: readings of single logs, one at a time. Out: an `EstateAnswer`: what is due for global
 transactions, the gravest first, and the logs whose own answers it changes. Nothing is written.

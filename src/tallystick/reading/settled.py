@@ -282,11 +282,13 @@ def settled_judgement(
 
 
 def require_some(reading: LogReading, known: Mapping[str, System], options: ReadOptions) -> None:
-    """Check that a log gives a record, or held none. Only one that gives none is judged for it.
+    """Check that a log gives a record, or never held one.
+
+    The log is judged only if it gives none.
 
     Raises:
-        LogUnreadableError: it held some, as far as its findings tell; or its files are empty, and
-            nothing tells that they were.
+        LogUnreadableError: it held records, as far as its findings tell; or its files are empty,
+            and nothing tells that they always were.
     """
     if next(iter(reading.records()), None) is not None:
         return

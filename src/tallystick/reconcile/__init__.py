@@ -6,7 +6,7 @@ Plain Python, without Spark and without I/O.
 * `ids`: who made a gtrid, and how it is spelled; `gid`: as PostgreSQL knows it
 * `resources`: which log belongs to which resource name, from what occurs together
 * `copies`: which logs are copies of others; `nameless`: branches that lost their names
-* `coordinators`: whose transaction it is; `coverage`: what its log proves by what it lacks
-* `decision_table`: what is due; `rows`: the same over plain rows; `alarms`: what it warns of
+* `coordinators`: whose transaction it is; `coverage`: what absence from its log proves
+* `decision_table`: what is due; `rows`: the same over plain rows; `alarms`: warnings about it
 * `estate`: all of these over the logs of one process; `structures`: over Arrow arrays, for Spark
 """

@@ -38,7 +38,7 @@ class Copying:
     def places(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Return every place in the copy that a folder of the original has, however it is named.
 
-        One that is not there has those that it would have.
+        For a folder that is not there: the places that it would have.
         """
         if found := self._places.get(os.path.realpath(folder)):
             return found

@@ -8,7 +8,8 @@ In: changes of records by id. Out: which of them are refused, and why.
    transaction that is refused is rolled back.
 3. A transaction sees its own changes at each call.
 4. A prepared transaction can always commit: it *holds* its ids until it ends, also over a restart.
-   What it adds or deletes no other one may change; what it only updates others may update, too.
+   No other transaction may change a record that it adds or deletes; a record that it only
+   updates, others may update, too.
 
 Nothing is refused when a log is read: one in which an id is live twice opens as it is.
 """

@@ -143,7 +143,7 @@ class FileSystem(Protocol):
         ...
 
     def list(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; none if there is no such folder."""
+        """Return the names in a folder, sorted; no names if there is no such folder."""
         ...
 
     def rename(self, source: str, target: str) -> None:

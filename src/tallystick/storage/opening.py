@@ -254,10 +254,10 @@ def is_running(thread: threading.Thread) -> bool:
 
 
 def require_outside(threads: Iterable[threading.Thread | None], what: str) -> None:
-    """Require that none of these threads runs this: ``what`` waits for their ends.
+    """Require that none of some threads runs this call: ``what`` waits for their ends.
 
     Raises:
-        TransactionUsageError: one of them does.
+        TransactionUsageError: one of these threads does.
     """
     if threading.current_thread() in threads:
         raise TransactionUsageError(
@@ -334,7 +334,7 @@ def require_apart(target: str, *folders: str) -> None:
     """Require that a new folder is not inside one of these, whatever links lead there.
 
     Raises:
-        LogWriteError: it is, or is one of them.
+        LogWriteError: it is inside a folder of these, or is the same folder.
         LogUnreadableError: no folder can have this name.
     """
     place = os.path.realpath(_place(target))

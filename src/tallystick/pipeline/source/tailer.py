@@ -543,7 +543,8 @@ class _Step:
     def _grew(self) -> bool:
         """Return whether the file that was read last has more records, or is gone by now.
 
-        Its successor shows that it is complete: it is looked at once more, now that this is known.
+        The file after it shows that it is complete; so it is looked at once more, now that this is
+        known.
         """
         path = self.entry["file"]
         now = {**self.prints, path: fingerprint(path)}
@@ -569,9 +570,9 @@ class _Step:
         return restarts
 
     def _goes_on(self, missing: Missing, number: int, path: str, seen: _Seen) -> bool:
-        """Return whether the log is followed behind what is missing, from a file on.
+        """Return whether the log is followed after what is missing, from a file on.
 
-        What is left out is the first thing of a step: the step that reaches it ends there.
+        Only the first step after a gap leaves it out: a step that reaches a gap ends there.
         """
         if self.moved and not self.tailer.options.fail_on_data_loss:
             return False

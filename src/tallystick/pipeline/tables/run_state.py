@@ -64,7 +64,7 @@ def state_of(
 
 
 def load(path: Path) -> RunState | None:
-    """Return the state that the last good run left; None if there is none that can be used."""
+    """Return the state that the last good run left; None if there is none, or it cannot be used."""
     try:
         value = json.loads(path.read_text())
         return from_json(value)

@@ -141,7 +141,7 @@ class Journal(BaseJournal, Closing):
         """Give up plain records below ``lsn`` (all, if None) and free segments.
 
         Returns:
-            The number of segments freed: those that hold nothing that is needed any more.
+            The number of segments that were freed, as no record in them is needed any more.
         """
         return self._checkpoint(lsn)
 

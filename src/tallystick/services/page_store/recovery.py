@@ -1,4 +1,4 @@
-"""Open a page store: a new one, one that was closed, one that crashed.
+"""Open a page store that is new, was closed, or has crashed.
 
 In: its folder. Out: an `OpenStore`: its log, a cache over its pages, its tables, the transactions
 in doubt. A log that keeps the pages in its own file (`roles.PagedLog`) recovers them itself. For

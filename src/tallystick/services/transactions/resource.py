@@ -277,10 +277,10 @@ def keeps_outcomes(resource: Resource) -> bool:
 
 
 def identity_of(resource: Resource) -> str | None:
-    """Return what tells its database from others; None if it has nothing of the kind.
+    """Return text that tells the database of a resource from others; None if there is none.
 
     Raises:
-        ResourceUnreachable: it cannot be asked.
+        ResourceUnreachable: the database cannot be asked.
     """
     ask = getattr(resource, "identity", None)
     return None if ask is None else cast("str | None", ask())

@@ -61,8 +61,8 @@ class Descriptor(Uncopied):
     """A descriptor that is closed in forked children, and raises when used there.
 
     Other code of the process may close it by its number, as daemons do with all that they find
-    open, and the next file that is opened gets that number. So it is known by its position, which
-    nothing here uses: each has one of its own.
+    open, and the next file that is opened gets that number. So each descriptor is set to a position
+    of its own, which no call here changes, and is known by it.
     """
 
     __slots__ = ("__weakref__", "_fd", "_opener", "mark", "path")

@@ -105,7 +105,7 @@ class Mailbox:
         return number
 
     def _context(self, number: int) -> bytes:
-        """Return what a request is for: no other one is taken for it."""
+        """Return epoch, member and number, which tell a request from all others."""
         return _CONTEXT.pack(self._epoch.number, self._member, number)
 
     def _spill(self, data: bytes) -> None:

@@ -363,7 +363,7 @@ class H2Reading(Reading):
 
     @cached_property
     def _around(self) -> Surroundings | None:
-        """What the engine opens besides the first file; None where that is all there is."""
+        """What the engine opens besides the first file; None if it opens nothing else."""
         result = self._result
         if self._options.log_only:
             return None

@@ -227,9 +227,10 @@ class Ranged(Protocol):
     """
 
     def stretches(self, of: Stretch | None = None) -> Sequence[Stretch]:
-        """Return the parts of the log by heads of files; or those of one of them, by its end.
+        """Return the stretches of the log, as the heads of its files tell them.
 
-        Together they hold every record.
+        With ``of`` the stretches of this one, as the end of its file tells them. All stretches
+        together hold every record.
         """
         ...
 
@@ -252,7 +253,8 @@ def chosen_splits(
 ) -> list[Split] | None:
     """Return the parts of a log with the stretches that are chosen; None for the whole log.
 
-    Those that follow each other are one. Of a log that tells nothing of its parts they are files.
+    Stretches that follow each other are one part. Where a log tells nothing of its stretches, its
+    parts are files.
     """
     if not isinstance(reading, Ranged):
         files = [Stretch(Split(path, 0, END)) for path in _files(reading)]

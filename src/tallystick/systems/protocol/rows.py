@@ -37,7 +37,7 @@ class Column:
         declared: its type in the words of the system.
         kind: its type in SQL, as Spark has it: ``int``, ``decimal(10,2)``, ``string`` and so on;
             ``string`` for types that SQL has not.
-        key_position: its place in the primary key, from 1; None where it is not in it.
+        key_position: its place in the primary key, from 1; None for a column outside of the key.
     """
 
     name: str
@@ -149,8 +149,8 @@ class FateBatches(KnowsFates, Protocol):
     def fated_batches(self, rows: int) -> Iterator[pa.RecordBatch] | None:
         """Return all of ``fated_changes()`` in the same order, as batches of the `FATED` schema.
 
-        A batch has at most ``rows`` rows. None where they come one by one only: the log is short,
-        or odd, or nothing is installed that makes columns.
+        A batch has at most ``rows`` rows. Return None if rows can only be had one by one: the log
+        is short, or odd, or the package that makes columns is not installed.
         """
         ...
 

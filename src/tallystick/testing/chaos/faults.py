@@ -46,7 +46,7 @@ class Fault(Protocol):
         ...
 
     def mend(self) -> None:
-        """End it, so that recovery can succeed."""
+        """End the fault, so that recovery can succeed."""
         ...
 
 

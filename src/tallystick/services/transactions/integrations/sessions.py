@@ -136,7 +136,7 @@ class AsyncSessionFactory(Uncopied):
 
 
 def _tie(transaction: _Hooks, session: Session) -> Callable[[], None]:
-    """Let a session end with a transaction; return what flushes it when that commits."""
+    """Let a session end with a transaction; return the call that flushes it at commit."""
     open_work: list[bool] = []
 
     def flush() -> None:

@@ -294,7 +294,8 @@ class Relay(Uncopied):
     def run(self) -> None:
         """Deliver until `stop` is called or the manager is closed; then give up the lease.
 
-        So it does when it is interrupted. If `stop` was called before, it ends at once.
+        The lease is given up also when the call is interrupted. If `stop` was called before, the
+        call returns at once.
 
         Raises:
             TransactionUsageError: a delivery of this relay calls it.

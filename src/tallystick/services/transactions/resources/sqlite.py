@@ -289,7 +289,7 @@ class SqliteResource(ConnectionResource[sqlite3.Connection]):
         return float(milliseconds) / 1000
 
     def is_unchanged(self, connection: sqlite3.Connection) -> bool:
-        """Return True if a session is as it was when it was new; make it so where that is easy."""
+        """Return True if a session is as when it was new; undo changes that are easily undone."""
         if not isinstance(connection, Session):  # of an engine, whose pool resets it
             return True
         if "busy_timeout" in connection.changes:

@@ -28,11 +28,11 @@ class Contact:
 
     Attributes:
         since: The greatest number of the log at the first opening after which the target has not
-            answered: of later numbers it can hold none. None: it has answered since it was opened.
-        tokens: The token that it holds is one of these; `NO_TOKEN` stands for none. Empty if it may
-            hold any, or none.
-        refused: It was refused, and has not answered as it should since.
-        applied: A number that it has applied, and holds at least, or a greater one; 0 if none is
+            answered: it can hold no later number. None: it has answered since it was opened.
+        tokens: The tokens of which the target holds one; `NO_TOKEN` says that it may hold none.
+            Empty if nothing is known.
+        refused: The target was refused, and has not answered as it should since.
+        applied: The target has applied this number, and perhaps later ones; 0 if nothing is
             known. Noted once a second at most, and at the end: a backup of the target, taken while
             one opening worked, has the token of that opening.
     """

@@ -89,7 +89,7 @@ class SqlTarget(Uncopied):
     def known(self, known: KnownTarget) -> None:
         """Note what the service knows of this database from earlier openings.
 
-        Of one in memory it knows nothing: a new one is empty.
+        A database in memory is new, and empty, at each opening: nothing is noted of it.
         """
         self._known = None if self._in_memory else known
 

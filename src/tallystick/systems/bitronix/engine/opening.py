@@ -1,4 +1,4 @@
-"""How the original managers open a pair: which file they use, what stops them, what dangles.
+"""How the original managers open a pair: the file they use, what stops them, what stays dangling.
 
 In: the bytes of part 1 and part 2 (None for a missing file). Out: an `Opening` for a code
 line, with ``skipCorruptedLogs`` on or off. Nothing is written.

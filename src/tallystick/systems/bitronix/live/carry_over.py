@@ -78,7 +78,7 @@ class CarriedRecords:
         return self.size - self._size_of(record.gtrid) + alone.size + record.size
 
     def records(self) -> list[TransactionLogRecord]:
-        """Return all of them, outcomes first, by gtrid: after its decision one would close it."""
+        """Return all records by gtrid, outcomes first: after a decision one would close it."""
         both = self._heuristics, self._decisions
         return [found[gtrid] for found in both for gtrid in sorted(found)]
 

@@ -65,7 +65,7 @@ class Chunks:
     def next(self, offset: int, stop: int) -> Chunk | None:
         """Return the chunk that begins with the block at ``offset``, of blocks below ``stop``.
 
-        None where no such block stands there. The offsets must not go back.
+        Return None if no plain block is there. The offsets must not go back.
         """
         if self.order.ended or offset < self._odd_until:
             return None
@@ -215,8 +215,9 @@ class Chunk:
     def settled(self, met: Collection[int]) -> tuple[Any, Any]:
         """Return the places of first and last entries of transactions that begin and end here.
 
-        By ascending number. They have one entry in its first place, one after it that says that
-        every target holds it, and no more; none has a number that was ``met`` before.
+        By ascending number. Such a transaction has exactly two entries: a persisting one in its
+        first place, and after it one that says that every target holds the transaction. Its number
+        was not ``met`` before.
         """
         numbers = self.entries[walk.NUMBER]
         order = np.argsort(numbers, kind="stable")

@@ -58,8 +58,8 @@ class Rest:
 
     Attributes:
         file: its path.
-        extent: where it ends, and what it holds.
-        serial: that of its blocks; None where there are none.
+        extent: the end of the part, and what it holds.
+        serial: the serial number of its blocks; None if it has no block.
         unbroken: its blocks as `Chunk.unbroken` gives them.
         closed: numbers of the transactions that the part gave.
         logged: numbers of its persisting entries in their first place, whose changes it gave.

@@ -195,7 +195,7 @@ class PageVersions:
             self.note_end(place, body.transaction)
 
     def note_end(self, place: int, transaction: int | None) -> None:
-        """Take in the end of a transaction: what it created is filled, what it encrypted stays."""
+        """Note the end of a transaction: files that it made are filled, encrypted ones stay."""
         for container in self.creators.pop(transaction, ()):
             self.built[container] = place
         self.encrypted.pop(transaction, None)

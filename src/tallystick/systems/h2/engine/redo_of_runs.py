@@ -84,7 +84,7 @@ def _applied(redo: Redo, chunk: Chunk, places: Any) -> bool:
 
 
 def _group(redo: Redo, chunk: Chunk, table: int, places: Any) -> _Group | None:
-    """Return what changes of one table do; None if one of them is odd."""
+    """Return the effect of the changes of one table; None if one of these changes is odd."""
     row = redo.root(table)
     adds = chunk.codes[places] == Type.ADD
     if not _has_own_keys(redo, chunk, row, places[adds]):

@@ -38,7 +38,7 @@ _NOT_DECIDED: Mapping[str, Any] = MappingProxyType({})
 
 
 def entry_fields(entry: Entry) -> dict[str, Any]:
-    """Return the fields of the entry's type in the oracle's form; none for one that is cut off."""
+    """Return the fields of the entry's type in the oracle's form; none if it is cut off."""
     fields = None if entry.type == INCOMPLETE else _FIELDS.get(entry.code)
     return fields(entry) if fields is not None else {}
 

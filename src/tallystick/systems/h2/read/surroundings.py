@@ -42,10 +42,11 @@ as two. Without them the bytes that do are left, and can be counted."""
 
 
 class LobFile(NamedTuple):
-    """A large object in a file, which its table and number name.
+    """A large object in a file of its own, whose name has the table and the number of the object.
 
     Attributes:
-        length: what its row says that it has: bytes, or of a text the letters as Java counts them.
+        length: its length as its row states it: in bytes, or of a text in letters as Java counts
+            them.
         text: whether it is a text.
         packed: whether its blocks are compressed.
     """

@@ -3,8 +3,8 @@
 In: what a load of its journal lists, or one state. Out: a `Transaction` for each state. Narayana
 writes the state when every participant is prepared, so it is the decision; it is deleted when all
 are done. Recovery commits again what is left of a decided one, rolls an aborted one back, and
-leaves a transaction with a heuristic participant to an operator. One that another coordinator began
-waits for that one.
+leaves a transaction with a heuristic participant to an operator. A transaction that another
+coordinator began waits for that coordinator.
 Source: RecoverAtomicAction.replayPhase2 and BasicAction.updateState of Narayana 7.0.2.
 """
 

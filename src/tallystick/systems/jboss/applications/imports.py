@@ -1,11 +1,11 @@
 """A journal of messages as the XML that a running Artemis imports (``artemis data imp``).
 
 In: the rows of a journal, queues and addresses of the bindings beside it, the messages in pages,
-the folder of large ones. Out: bytes of XML, what they bring, and what they leave. Memory: all
-messages of the journal that wait, and what is known of those in pages.
+the folder of large ones. Out: bytes of XML, counts of what they bring and of what they leave out.
+Memory: all messages of the journal that wait, and what is known of those in pages.
 
-The importer sends each message again. So it gives new ids, and what it is told of a queue are
-address, filter and routing type. Source: XmlDataImporter and XMLMessageImporter of Artemis 2.40.
+The importer sends each message again. So messages get new ids, and of a queue only address, filter
+and routing type come over. Source: XmlDataImporter and XMLMessageImporter of Artemis 2.40.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Waiting:
         taken: queue, page and message in it of what a queue has taken, by the id of the record; of
             a whole page without the message.
         sent: a transaction with messages in pages, by the id of its record.
-        doubted: those of them that are in doubt.
+        doubted: transactions of ``sent`` that are in doubt.
     """
 
     records: dict[str, tuple[int, bytes]] = field(default_factory=dict)

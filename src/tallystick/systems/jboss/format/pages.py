@@ -34,10 +34,10 @@ class LargeMessage(NamedTuple):
     """A large message in a page.
 
     Attributes:
-        file: what its record says of its file.
+        file: what the record says of the message's file.
         place: how many messages stand before it in the page.
-        transaction: that in which it was sent; not positive for none.
-        queues: those that it is for.
+        transaction: the transaction in which it was sent; not positive if there was none.
+        queues: the queues that get it.
     """
 
     file: LargeFile
@@ -69,7 +69,7 @@ class PagedMessage(NamedTuple):
 
     Attributes:
         place: how many messages stand before it in the page.
-        transaction: that in which it was sent; not positive for none.
+        transaction: the transaction in which it was sent; not positive if there was none.
         user_type: of the record; None of one whose form is not known.
         message_id: its id; None where the form is not known.
         record: its bytes.

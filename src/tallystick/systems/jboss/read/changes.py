@@ -205,8 +205,8 @@ class Crossing:
     """The transactions in one file, ascending.
 
     Attributes:
-        left_open: those whose last record in the file is no end.
-        ended: those that have an end in it.
+        left_open: transactions whose last record in the file is no end.
+        ended: transactions that have an end in the file.
     """
 
     left_open: Sequence[int]
@@ -292,12 +292,11 @@ def changes_between(
 ) -> Iterator[Change]:
     """Yield what records after one place commit, up to another, of a journal without pairs.
 
-    With ``skip_lost`` the records that ``records_of`` gives are all there are, and nothing fails.
+    With ``skip_lost`` only the records count that ``records_of`` gives, and nothing fails.
 
-    Files after that of ``until`` are not read: the step that reaches them finds what is damaged
-    there. Of files before that of ``after``, which an earlier step has read, the same holds where
-    no transaction commits between the places. Where one does, none of them may be damaged: a
-    damaged record may be an element.
+    Files after that of ``until`` are not read: the step that reaches them finds their damage. Files
+    before that of ``after``, which an earlier step has read, are read only if a transaction commits
+    between the places. Then none of them may be damaged: a damaged record may be an element.
 
     Raises:
         LogUnreadableError: as `require_joined`.

@@ -223,14 +223,14 @@ def replay(found: AnalysisInRuns, where: RecordFile, singles: Iterable[Fields]) 
 
 
 class Unspent(NamedTuple):
-    """Records that count, without those that leave nothing.
+    """Records that count, without spent ones: an add, updates and a delete that leave nothing.
 
     Attributes:
-        records: these.
-        deleted: the highest id that was deleted before each, of those that leave nothing, too.
-        fresh: which of them are an add of an id that was never live, or its updates; and it stays.
-        last_deleted: the highest id that all of them delete.
-        spent: how many of the others hold the file, and are cancelled in it.
+        records: the records that are not spent.
+        deleted: for each, the highest id that any record before has deleted, spent ones included.
+        fresh: for each, whether it adds an id that was never live and stays live, or updates it.
+        last_deleted: the highest id that any record deletes.
+        spent: how many spent records hold the file, and are cancelled in it.
     """
 
     records: Chunk

@@ -649,10 +649,10 @@ def _held_records(gap: range, readings: Sequence[KnownFile]) -> bool:
 
 
 def odd_id(readings: Sequence[KnownFile]) -> str:
-    """Return which id a journal did not give where it stands, in words; empty if there is none.
+    """Return in words an id that the journal cannot have given to its file; empty if all fit.
 
     Ids only rise, and no file, in any of its lives, has an id above that of the newest file. Of
-    format 2 it can be told which records a compaction wrote; other ones belong to one file only.
+    format 2 one can tell which records a compaction wrote; all others belong to one file only.
     """
     newest = max((one.effective_id for one in readings), default=0)
     owners = Counter(life for one in readings if one.shape.compact for life in set(_lives(one)))

@@ -34,7 +34,7 @@ _INDEX_READ = 64 << 10
 
 
 def read_index(file: SegmentFile, access: FileAccess) -> Index | None:
-    """Return the index of a sealed segment; None if it has none or it is damaged."""
+    """Return the index of a sealed segment; None if the segment has no index, or a damaged one."""
     segment = file.header
     assert segment is not None
     start = max(segment.size - _INDEX_READ, 0)

@@ -1,4 +1,4 @@
-"""Whose log a native log is: what its opening takes it for, and what its control block says.
+"""Whose log a native log is: the claim of its opening against that of its control block.
 
 In: the folder of a log, and the `Claim` of whoever opens it. Out: nothing, or the error that
 refuses it before anything is written. A log of an earlier release says nothing: its records are

@@ -1,6 +1,6 @@
 """Records of several groups in columns, and which of them are whole committed transactions.
 
-In: columns of a chunk. Out: its rows sorted by what they are. A transaction is taken if all of it
+In: columns of a chunk. Out: its rows, sorted by their kind. A transaction is taken if all of it
 is in the chunk and it is plain: elements and then a commit record that counts them, in this segment
 only. All other records of transactions, decisions and entries are left to be read one by one.
 """
