@@ -16,7 +16,7 @@ ROOM_ERRORS = (*SPACE_ERRORS, errno.EMFILE, errno.ENFILE)
 """What may go on later: there is no space now, or no file descriptor."""
 
 _OF_ARROW = re.compile(r"Detail: \[errno \d+\] (.+)$")
-"""How Arrow says what the operating system says, behind words of its own."""
+"""How Arrow says what the operating system says, after words of its own."""
 
 _IN_THE_WAY = "Something else stands at this place; move it away, or choose another path"
 _ADVICE = {

@@ -91,7 +91,7 @@ def upsert_into(
     """Return a function for ``foreachBatch`` that keeps a table of PostgreSQL as `merge_into` does.
 
     The tasks write the newest row of every key of a batch into a table beside it, called as it is
-    with ``_batch`` behind; one transaction brings them from there into the table, so who reads it
+    with ``_batch`` appended; one transaction brings them from there into the table, so who reads it
     sees a batch whole or not at all. Both are made if they are missing. The session needs the JDBC
     driver ``org.postgresql:postgresql``, and is no one of Spark Connect.
 

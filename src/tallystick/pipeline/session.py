@@ -33,7 +33,7 @@ JAVA_NOTES = (b"WARNING: Using incubator modules",)
 """Spark asks for the module, and no setting suppresses the remark."""
 
 _OWN_ERROR = re.compile(r"(?:^|\s)tallystick\.[\w.]+Error: (.+)$", re.MULTILINE)
-"""The last line of a worker's traceback, which Spark hands on as text, behind words of its own."""
+"""The last line of a worker's traceback, which Spark hands on as text, after words of its own."""
 
 _STDERR = 2
 
@@ -142,7 +142,7 @@ def own_errors(place: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def ended(spark: SparkSession) -> Iterator[None]:
-    """End a session behind a block; where the block is interrupted, by a connection of its own.
+    """End a session after a block; where the block is interrupted, by a connection of its own.
 
     The one of this thread may wait for an answer, which the next call would take for its own.
     """

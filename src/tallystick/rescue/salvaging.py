@@ -308,7 +308,7 @@ def _tables_of(reading: Any, report: Salvage) -> list[_Table]:
             for key, values in reading.rows_before(name):
                 table.rows[key] = dict(values)
         except TallystickError as error:
-            report.left[f"rows of {name} behind damage: {error.message}"] += 1
+            report.left[f"rows of {name} after damage: {error.message}"] += 1
     around = reading.verdict().surroundings
     if around is not None and around.kind == ALONE:
         report.left["databases, of which only the log is here: rows from before are missing"] += 1

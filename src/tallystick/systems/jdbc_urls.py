@@ -1,4 +1,4 @@
-"""What a URL of JDBC gives besides the database: ``;name=value`` behind its address.
+"""What a URL of JDBC gives besides the database: ``;name=value`` after its address.
 
 In: a URL. Out: its address, and the values by names in small letters, as drivers take these.
 """

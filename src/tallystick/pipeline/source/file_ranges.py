@@ -132,7 +132,7 @@ def _ranges(
     if not options.feeds:
         yield from (one for one in found if one.begin < one.end)
     elif found and until["place"] is not None:
-        # A step that resumed behind a hole begins there, below what was read of another history.
+        # A step that resumed after a hole begins there, below what was read of another history.
         resumed = until["resumed"] is not None and until["resumed"] != since["resumed"]
         after = until["resumed"] if resumed else since["place"]
         size = sum(one.size for one in found)

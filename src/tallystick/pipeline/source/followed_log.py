@@ -100,7 +100,7 @@ class FollowedLog:
 
     @property
     def damage_ends_log(self) -> bool:
-        """True if a reading of the whole log gives no record behind damage."""
+        """True if a reading of the whole log gives no record after damage."""
         return self._ordered.damage_ends_log
 
     def missing(self, path: str, reached: Reached | None) -> Missing | None:
@@ -113,7 +113,7 @@ class FollowedLog:
         return self._reading.stated_end() if isinstance(self._reading, StatesItsEnd) else 0
 
     def missing_at_end(self, stated: int, place: int | None) -> Missing | None:
-        """Return what is missing behind the last record, as `StatesItsEnd`."""
+        """Return what is missing after the last record, as `StatesItsEnd`."""
         reading = self._reading
         return reading.missing_at_end(stated, place) if isinstance(reading, StatesItsEnd) else None
 

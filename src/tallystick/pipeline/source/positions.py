@@ -42,11 +42,11 @@ class LogPosition(TypedDict):
         loss: the last of these, in words.
         since: number of the newest file at the first look at the log.
         begun: number of the file that has the first record of the step that ends here.
-        resumed: the place before the first record behind the last hole; None if there is none.
+        resumed: the place before the first record after the last hole; None if there is none.
         table: what of the log was handed on; not there in positions of earlier versions.
         collection: the one whose changes were handed on alone; not there where it was none.
         last_version, last_time: the end of the stream, by version or in microseconds since 1970,
-            behind which rows may have been passed over; not there where it had none.
+            after which rows may have been passed over; not there where it had none.
     """
 
     file: str
@@ -190,10 +190,10 @@ def _ended_earlier(name: str, end: int) -> OptionError:
     if name == "last_time" and end // 1_000_000 in DATED_SECONDS:
         shown = (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=end)).isoformat()
     return OptionError(
-        "the checkpoint is that of a stream with an earlier end: what came behind was passed over",
+        "the checkpoint is that of a stream with an earlier end: what came after was passed over",
         expected=f"{option} {shown}, or an earlier one",
         found="a later one, or none",
-        advice="Begin another stream behind that end (startingVersion, startingTimestamp), with a "
+        advice="Begin another stream after that end (startingVersion, startingTimestamp), with a "
         "checkpoint of its own",
     )
 

@@ -147,7 +147,7 @@ class Tailer:
         Logs that are gone stay in the position; those without records do not enter it.
 
         Raises:
-            RecordsLostError: records behind the position are gone or damaged, and the options do
+            RecordsLostError: records after the position are gone or damaged, and the options do
                 not say to go on without them.
             HistoryRewrittenError: what was read is not in a log any more.
             TallystickError, OSError: a log cannot be read, and the options say to fail.
@@ -312,7 +312,7 @@ class Tailer:
         return seen.settled(prints, path)
 
     def lose(self, entry: LogPosition, error: RecordsLostError) -> LogPosition:
-        """Return the entry with a loss that the stream goes on behind, or stands before.
+        """Return the entry with a loss that the stream goes on after, or stands before.
 
         Raises the error unless the options say to go on.
         """
@@ -431,7 +431,7 @@ class _Step:
         """Take the records of a file that continues the log; return whether the next one is due."""
         before = self.entry["file"]
         seen = self.tailer.look(self.log, path, self.prints, 0)
-        # Where damage ends a log, files behind it may look empty, and the one before tells nothing.
+        # Where damage ends a log, files after it may look empty, and the one before tells nothing.
         if len(seen.ends_after(0)) or not there or self.log.damage_ends_log:
             if there and self._grew():
                 return self._again()
@@ -466,7 +466,7 @@ class _Step:
         return {**entry, "identity": self.log.identity}
 
     def _join(self) -> None:
-        """Begin the log anew if it is another one, or went back behind what was read.
+        """Begin the log anew if it is another one, or no longer reaches what was read.
 
         Unless the options say to read it again, raises `HistoryRewrittenError` for the latter, and
         loses what another log had besides.
@@ -614,7 +614,7 @@ class _Step:
         a later listing, too, is lost.
         """
         place = self.entry["place"]
-        if self.entry["number"] >= 0 and place is None:  # behind a hole, of which it was told
+        if self.entry["number"] >= 0 and place is None:  # after a hole, of which it was told
             return False
         missing = self.log.missing_at_end(self._stated or 0, place)
         if missing is None:

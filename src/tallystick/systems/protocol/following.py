@@ -1,4 +1,4 @@
-"""What a stream asks of a log: what is missing behind its position, and what was committed since.
+"""What a stream asks of a log: what is missing after its position, and what was committed since.
 
 In: how far a log is known. Out: what is gone of it, and its changes from there on.
 """
@@ -62,7 +62,7 @@ class Ordered(Protocol):
 
     @property
     def damage_ends_log(self) -> bool:
-        """True if a reading of the whole log gives no record that lies behind damage."""
+        """True if a reading of the whole log gives no record that lies after damage."""
         ...
 
     def number(self, path: str) -> int | None:
@@ -96,7 +96,7 @@ class StatesItsEnd(Protocol):
         ...
 
     def missing_at_end(self, stated: int, place: int | None) -> Missing | None:
-        """Return what is missing up to a stated end, behind the last record, whose place is given.
+        """Return what is missing up to a stated end, after the last record, whose place is given.
 
         With ``place`` None no record is known. None if nothing is missing.
 

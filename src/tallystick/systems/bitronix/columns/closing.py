@@ -46,7 +46,7 @@ FIRST_GTRIDS = 1 << 10
 LEFT_MAX = 1 << 17
 """Most transactions that a part hands on: those of all parts are in memory together."""
 SETS_MAX, SERVERS_MAX, TAIL_MAX = 1 << 12, 1 << 10, 1 << 10
-"""Most sets of names, server ids and spans behind the counted range that it hands on."""
+"""Most sets of names, server ids and spans after the counted range that it hands on."""
 
 _LOWEST = np.iinfo(np.int64).min
 
@@ -181,7 +181,7 @@ def _keys(gtrids: pa.Array) -> tuple[Any, Any]:
 
 
 def _tail(part: Part, begin: int, end: int, newest: Stamp | None) -> Tail | None:
-    """Return the spans behind the counted range, neighbours of one kind joined.
+    """Return the spans after the counted range, neighbours of one kind joined.
 
     None where they are too many, or a reading of the whole file finds others.
     """

@@ -119,7 +119,7 @@ class Part:
         """Return whether no file may have been in use before this one.
 
         Not so where its first record is not numbered as one soon after a start, or a record of an
-        earlier use of the file stands behind those that count.
+        earlier use of the file stands after those that count.
         """
         if self.data is None or self.header is None:
             return True
@@ -300,7 +300,7 @@ class DualFiles:
         if earlier.swap_defect or later.swap_defect:
             return False
         apart = later.header.timestamp - earlier.header.timestamp
-        # A change of files that has just begun leaves old records behind the position.
+        # A change of files that has just begun leaves old records after the position.
         unused = earlier.content_end <= HEADER_LENGTH and earlier.header.timestamp > 0
         in_time = apart <= _MAKING_MS_MAX + earlier.size // _FILLED_PER_MS_MIN
         return unused and not (in_time and later.was_used_first())

@@ -66,7 +66,7 @@ def takes_numbers(spans: Iterable[RecordSpan]) -> bool:
     whenever it looks for what is open. What is damaged may be such a file.
     """
     decisions = OpenDecisions()
-    for span in islice(spans, 1, None):  # behind the header
+    for span in islice(spans, 1, None):  # after the header
         if span.record is None or not span.counted:
             return True
         decisions.apply(span.record)

@@ -1,7 +1,7 @@
 """What a part of a file has read of it, packed; and the pieces of a journal that come from parts.
 
 In: a part whose counted records are all plain. Out: as bytes how many they are, what they leave of
-transactions that the part did not close, and the spans behind the counted range. `KnownParts` gives
+transactions that the part did not close, and the spans after the counted range. `KnownParts` gives
 them as pieces, where the parts tile the files as they are now, and no part closed a transaction
 that another one has records of.
 """
@@ -111,7 +111,7 @@ class Rest(NamedTuple):
         servers: a gtrid of each server id.
         closed: the keys of the transactions that it gave, ascending.
         left: all others.
-        tail: its spans behind the counted range, with the bytes of the newest record of each.
+        tail: its spans after the counted range, with the bytes of the newest record of each.
     """
 
     heads: list[Any]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Piece: TypeAlias = RecordSpan | Chunk
 
 _PAUSE_MAX = 1 << 12
-"""Most bytes behind an odd record in which the compiled walk is not tried: some forty records."""
+"""Most bytes after an odd record in which the compiled walk is not tried: some forty records."""
 
 ReadChunk: TypeAlias = "Callable[[memoryview, int, int], Chunk]"
 

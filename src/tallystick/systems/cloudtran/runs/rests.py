@@ -214,7 +214,7 @@ def known_blocks(rests: Sequence[Rest], files: Sequence[BlockFile]) -> Iterator[
     for rest in rests:
         extents.setdefault(rest.file, []).append(rest.extent)
     for some in extents.values():
-        # Nothing was written behind the last part meanwhile.
+        # Nothing was written after the last part meanwhile.
         require({one.size for one in some} == {some[-1].stop}, "a file has changed")
     places = {file.path: index for index, file in enumerate(files)}
     for rest in rests:

@@ -174,7 +174,7 @@ class RedoOfParts(RedoOfRuns):
 
     def release(self) -> None:
         """Refuse: a record is in no part."""
-        raise NotClosedInPartsError("a boot goes on behind what is plain")
+        raise NotClosedInPartsError("a boot goes on after what is plain")
 
 
 def _without_pages(chunk: Chunk) -> Chunk:

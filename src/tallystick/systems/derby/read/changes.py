@@ -91,7 +91,7 @@ def require_joined(numbers: Collection[int], files: LogFiles, after: int, until:
         numbers: of all log files.
         files: at least the file that is after that of the first instant, where it is there.
         after: the first instant.
-        until: the last one; whoever reads on asks for what is missing behind it.
+        until: the last one; whoever reads on asks for what is missing after it.
 
     Raises:
         LogUnreadableError: one is gone.

@@ -375,7 +375,7 @@ def is_marked(page: memoryview, record_id: int, *, deleted: bool) -> bool:
 
 
 def _row_on(page: memoryview, record_id: int) -> Row | None:
-    # What came last stands behind the others, if no order asks for another place.
+    # What came last stands after the others, if no order asks for another place.
     for at in reversed(rows_at(page)):
         if Cursor(page, at + 1).compressed_int() == record_id:
             return read_row(Cursor(page, at))

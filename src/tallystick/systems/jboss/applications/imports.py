@@ -279,7 +279,7 @@ def _content(path: str, found: CoreMessage) -> Iterator[bytes | memoryview]:
 
 
 def _body(content: bytes | memoryview, *, large: bool) -> Iterator[str]:
-    """Yield the lines of a body: the importer decodes a piece at the white space behind it."""
+    """Yield the lines of a body: the importer decodes a piece at the white space after it."""
     yield '<body isLarge="true">' if large else "<body>"
     at = 0
     while at < len(content):

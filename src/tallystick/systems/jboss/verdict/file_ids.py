@@ -141,7 +141,7 @@ def _before_first_use(readings: Sequence[KnownFile], deleted: Sequence[int]) -> 
 
     The files before it have the ids with which they were created, so they are those of the whole
     past, and no compaction has replaced them: what a load gave between is no file's. A file that
-    was used before was full then, and that would be seen behind its records, or the next one was.
+    was used before was full then, and that would be seen after its records, or the next one was.
     If it is full now, ids of records tell: what it held before was done with, so all of that, too,
     was added there, for the files before are those of the past, and deletes of theirs are kept.
     """
