@@ -5,6 +5,7 @@ In: a `LogSource` and options. Out: a `JournalReading`, which never writes a byt
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
@@ -20,7 +21,6 @@ from tallystick.records import (
     Deferred,
     Finding,
     Judgement,
-    Kind,
     LogFile,
     Outcome,
     Record,
@@ -31,7 +31,6 @@ from tallystick.records import (
 )
 from tallystick.storage.source import logical_name
 from tallystick.systems.decisions import decision_rows
-from tallystick.systems.jboss.applications.addresses import other_address
 from tallystick.systems.jboss.applications.coordinated import EXTENSION, coordinated
 from tallystick.systems.jboss.applications.imports import NOTE, Waiting, write_import
 from tallystick.systems.jboss.applications.needs import (
@@ -50,7 +49,6 @@ from tallystick.systems.jboss.applications.tables import (
     bindings_beside,
     collection_changes,
     collection_rows,
-    queue_addresses,
     queue_names,
 )
 from tallystick.systems.jboss.columns.splits import splits
@@ -67,23 +65,12 @@ from tallystick.systems.jboss.engine.report import engine_report
 from tallystick.systems.jboss.format.file_names import NEWER, OLDER, extension_of
 from tallystick.systems.jboss.format.layout import (
     CONTROL_FILE,
-    LONG_MAX,
     Contents,
     Item,
     RecordType,
     contents_of,
 )
-from tallystick.systems.jboss.format.messages import (
-    ALL_TAKEN,
-    IDS_GIVEN,
-    PAGE_TAKEN,
-    UNFINISHED_LARGE,
-    Notes,
-    ids_given,
-    noted_starts,
-    queue_id,
-    taken,
-)
+from tallystick.systems.jboss.format.messages import ids_given
 from tallystick.systems.jboss.format.object_files import object_file
 from tallystick.systems.jboss.read.analysis import Analysis, analyse
 from tallystick.systems.jboss.read.changes import (
@@ -105,11 +92,10 @@ from tallystick.systems.jboss.read.generations import GENERATIONS
 from tallystick.systems.jboss.read.records import records_of
 from tallystick.systems.jboss.read.spans import Lives, log_file, whole_file
 from tallystick.systems.jboss.read.transactions import transactions
-from tallystick.systems.jboss.verdict.answer import IDS_MISSING, begun
+from tallystick.systems.jboss.verdict.answer import IDS_MISSING
+from tallystick.systems.jboss.verdict.broker import BrokerJournal
 from tallystick.systems.jboss.verdict.differences import Evidence
-from tallystick.systems.jboss.verdict.file_ids import started_since, whole_since
 from tallystick.systems.jboss.verdict.findings import findings
-from tallystick.systems.jboss.verdict.given_ids import Bound, foreign_id
 from tallystick.systems.jboss.verdict.missing import FileOrder
 from tallystick.systems.jboss.verdict.strict import judgement, verdict
 from tallystick.systems.protocol import (
@@ -170,6 +156,12 @@ class JournalReading(Reading):
         self.source = source
         self._options = options
         self._beside: dict[str, JournalReading] = {}
+
+    @property
+    def _this(self) -> JournalReading:
+        """The reading for its own parts, weakly: a cycle would keep its files open for longer."""
+        this: JournalReading = weakref.proxy(self)
+        return this
 
     @cached_property
     def journal(self) -> JournalFiles:
@@ -371,7 +363,8 @@ class JournalReading(Reading):
 
     @cached_property
     def _order(self) -> FileOrder:
-        return FileOrder(self.journal, lambda: self._evidence, self.files)
+        this = self._this
+        return FileOrder(self.journal, lambda: this._evidence, lambda: this.files())
 
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return file id << 32 | end of each record.
@@ -500,104 +493,32 @@ class JournalReading(Reading):
 
     @cached_property
     def _around(self) -> Surroundings:
+        facts = self._facts
         known = Known(
             self._listed_contents,
             self._waiting,
             self._contents_in_doubt,
-            self._queue_addresses,
-            self._dropped,
-            self._foreign,
-            self._is_older,
-            self._never_took,
-            self._never_added,
-            lambda: self._finished,
+            facts.queues,
+            facts.dropped,
+            facts.foreign,
+            facts.is_older,
+            facts.never_took,
+            facts.never_added,
+            lambda: facts.finished,
         )
         return surroundings_of(self.source.path, self._extension, known)
 
-    def _queue_addresses(self, folder: str) -> dict[int, str]:
-        found = self._bindings(folder)
-        return queue_addresses(found.changes()) if found.source.files else {}
-
-    def _dropped(self, folder: str) -> set[int]:
-        """Return what the bindings in a folder have deleted, by id."""
-        found = self._bindings(folder)
-        changes = found.changes() if found.source.files else ()
-        return {int(one.key) for one in changes if one.kind is Kind.DELETE}
-
-    def _foreign(self, folder: str, queues: Mapping[int, str]) -> str:
-        """Return what ids and messages of this journal tell against the bindings in a folder."""
-        bindings = self._bindings(folder)
-        each_once = self._extension == NEWER
-        files = begun(self._evidence)
-        found = foreign_id(files, bindings._bound_ids, each_once=each_once)
-        return found or other_address(self.records(), queues)
-
-    def _is_older(self, folder: str) -> bool:
-        """Return whether the bindings in a folder note a start that is not one of this journal."""
-        bindings = self._bindings(folder)
-        files = begun(bindings._evidence) if bindings.source.files else []
-        last = max((one.effective_id for one in files if one.has_records), default=0)
-        # Bindings change files next to never: since then each start has taken one id.
-        started = files[-1].effective_id - last if last else 0
-        return started_since(begun(self._evidence), noted_starts(bindings._id_notes), started)
-
-    def _never_took(self) -> bool:
-        """Return whether every record that the journal ever had is there, and none took a page."""
-        types = (one.attributes.get("user_type") for one in self.records())
-        return self._whole_since == 0 and not any(one in PAGE_TAKEN for one in types)
-
-    @property
-    def _whole_since(self) -> int | None:
-        """The record id from which on every record is there; None of none."""
-        evidence = self._evidence
-        unknown = bool(evidence.analysis.unknown_deleted)
-        return whole_since(begun(evidence), unknown_deleted=unknown)
-
-    def _never_added(self, numbers: Set[int]) -> Set[int]:
-        """Return those of these large messages of which the journal surely never had a record.
-
-        None where a message was taken from a page: files of large ones go after that.
-        """
-        since = self._whole_since
-        left = set() if since is None else {one for one in numbers if one >= since}
-        # One by one, as user types are in no column: until each has a record, as a rule.
-        for one in self.records() if left else ():
-            user_type = one.attributes.get("user_type")
-            if user_type in PAGE_TAKEN:
-                return set()
-            unfinished = user_type == UNFINISHED_LARGE
-            left.discard(queue_id(one.body or b"") if unfinished else one.record_id)
-            if not left:
-                break
-        return left
-
     @cached_property
-    def _finished(self) -> dict[tuple[int, int], int]:
-        """Queue and page -> the last record by which all of it was taken, deleted or not."""
-        found: dict[tuple[int, int], int] = {}
-        for one in self.changes():
-            if one.after and one.values and one.values.get("user_type") == ALL_TAKEN:
-                place = (queue_id(one.after) or 0, taken(one.after)[0])
-                found[place] = max(int(one.key), found.get(place, 0))
-        return found
-
-    @cached_property
-    def _bound_ids(self) -> Bound:
-        """What these bindings tell of ids."""
-        files = begun(self._evidence) if self.source.files else []
-        added = frozenset(chain.from_iterable(one.adds() for one in files))
-        notes, every = self._id_notes, (one.transactions_between(0, LONG_MAX) for one in files)
-        ids = added.difference(number for number, _ in notes).union(*every)
-        return Bound(ids, notes)
-
-    @cached_property
-    def _id_notes(self) -> Notes:
-        """What these bindings note of ids, also what they have deleted since."""
-        return [
-            (one.record_id or 0, one.body or b"")
-            for one in self.records()
-            if one.outcome is Outcome.VALID and one.attributes.get("user_type") == IDS_GIVEN
-        ]
+    def _facts(self) -> BrokerJournal:
+        this = self._this
+        return BrokerJournal(
+            self._extension,
+            is_there=bool(self.source.files),
+            records=lambda: this.records(),
+            changes=lambda: this.changes(),
+            evidence=lambda: this._evidence,
+            bindings=lambda folder: this._bindings(folder)._facts,
+        )
 
     def _bound(self, collection: str) -> Iterator[Change]:
         found = self._bindings(folder_of(BINDINGS, self.source.path))
@@ -668,7 +589,7 @@ class JournalReading(Reading):
         given = None
         for one in self._around.parts:
             if one.part == BINDINGS and one.there and one.answer is Answer.SAFE:
-                given = ids_given(self._bindings(one.path)._id_notes)
+                given = ids_given(self._bindings(one.path)._facts.id_notes)
         return judgement(replace(self._evidence, given=given), self._findings)
 
     def batches(
