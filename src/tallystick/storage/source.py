@@ -120,6 +120,13 @@ def link_to_nothing(path: str) -> str:
     return str(Path(path).readlink())
 
 
+def link_target(path: str) -> str:
+    """Return where a file is that a link leads to, all links followed; empty for all else."""
+    if is_remote(path) or not Path(path).is_symlink():
+        return ""
+    return slashed(str(Path(path).resolve()))
+
+
 def slashed(path: str, separator: str = os.sep) -> str:
     """Return a path with ``/`` between its names: all that reads logs splits and joins paths so.
 

@@ -442,3 +442,65 @@ def test_a_folder_of_parts_that_a_database_links_to_is_none(tmp_path: Path) -> N
         part.symlink_to(tmp_path / "disk" / part.name)
     (found,) = tallystick.explain(tmp_path).logs
     assert found.judgement.answer is Answer.SAFE
+
+
+@pytest.mark.parametrize("make", [shutil.copyfile, lambda _, to: to.write_bytes(APPLE_DOUBLE)])
+def test_what_desktops_put_beside_parts_is_no_part(
+    make: Callable[[Path, Path], object], tmp_path: Path
+) -> None:
+    """1.3.176 opens the database, and none of them."""
+    folder = unpacked("split-files.txz", tmp_path)
+    for one in list(folder.iterdir()):
+        make(one, one.with_name(f"._{one.name}"))
+    answers = [one.judgement.answer for one in tallystick.explain(folder).logs]
+    assert answers == [Answer.SAFE] * (1 + (make is shutil.copyfile))
+
+
+APPLE_DOUBLE = bytes.fromhex("0005160700020000").ljust(4096, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("name", "first"), [("split-files.txz", "test.h2.db"), ("lob-files-1.2.tgz", "test.h2.db")]
+)
+@pytest.mark.parametrize("copied", ["test.h2.db~", "test.h2.db.bak", "test.h2 (1).db"])
+def test_a_copy_beside_parts_or_large_objects_is_none_of_theirs_and_not_judged_by_them(
+    name: str, first: str, copied: str, tmp_path: Path
+) -> None:
+    """H2 opens the database whole, and the copy under no name that it has."""
+    folder = unpacked(name, tmp_path)
+    shutil.copyfile(folder / first, folder / copied)
+    answers = {
+        Path(one.surroundings.path).name: (one.judgement.answer, one.judgement.decided_by)
+        for one in tallystick.explain(folder).logs
+        if one.surroundings is not None
+    }
+    assert answers == {
+        first: (Answer.SAFE, ""),
+        copied: (Answer.CANNOT_TELL, "under which name, and with which files, it is opened"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "answer"),
+    [
+        ("../disk/bank.h2.db", "", Answer.SAFE),
+        ("../disk/real", "", Answer.CANNOT_TELL),  # refused: 90138
+        ("data.bin", "", Answer.CANNOT_TELL),  # da.h2.db is made
+        ("../disk/bank.h2.db", "split-files.txz", Answer.CANNOT_TELL),
+        ("../disk/test.h2.db", "lob-files-1.2.tgz", Answer.CANNOT_TELL),
+    ],
+)
+def test_the_target_of_a_link_names_the_database(
+    target: str, name: str, answer: Answer, tmp_path: Path
+) -> None:
+    """As 1.2.147, 1.3.176 and 1.4.200 follow it."""
+    folder = tmp_path / "db"
+    folder.mkdir()
+    (tmp_path / "disk").mkdir()
+    first = (unpacked(name, folder) if name else folder) / "test.h2.db"
+    if not name:
+        first.write_bytes(base("clean-512"))
+    first.rename(folder / target)
+    first.symlink_to(target)
+    (found,) = tallystick.explain(folder if "/" in target else first).logs
+    assert found.judgement.answer is answer

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.errors import CorruptLogError
-from tallystick.records import Answer, Outcome, Severity
+from tallystick.records import Answer, AtStake, Outcome, Severity
 from tallystick.systems.derby.format import operations
 from tallystick.systems.derby.format.compressed_numbers import format_id
 from tallystick.systems.derby.format.field_types import Container, Page
@@ -257,6 +257,7 @@ def test_records_after_a_missing_file_are_salvaged(tmp_path: Path) -> None:
     salvaged = [record for record in log.records(salvage=True) if "salvaged" in record.attributes]
     assert {Path(record.file).name for record in salvaged} == {"log4.dat", "log5.dat"}
     assert "dropped-commits" in log.verdict().strict["findings"]
+    assert (log.judgement.answer, log.judgement.at_stake) == (Answer.LOSES, AtStake())
     everything_holds_together(log)
 
 
@@ -488,6 +489,7 @@ def test_a_new_log_loses_what_is_seen_to_be_committed_after_the_last_checkpoint(
         damaged |= {"log.ctrl": forget, "logmirror.ctrl": forget}
     found = reading_of(copy(case, tmp_path / "copy", damaged))
     assert (found.judgement.answer, found.judgement.reason) == (answer, reason)
+    assert found.judgement.at_stake == AtStake()  # nobody knows what the file held
 
 
 def appended(tmp_path: Path, *groups: list[bytes], broken: int | None = None) -> DerbyReading:

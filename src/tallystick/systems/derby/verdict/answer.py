@@ -112,7 +112,11 @@ def _losses(
             from tallystick.systems.derby.runs.changes import rows_of_commits
 
             rows = rows_of_commits(scan, runs, places)
-        yield Ground("commits-dropped", at_stake=AtStake(len(lost), rows or None))
+        # What a file that is gone held is lost with them, and not known.
+        numbers = range(max(1, recovery.start >> 32), max(scan.log.files))
+        counted = scan.log.files.keys() >= set(numbers)
+        stake = AtStake(len(lost), rows or None) if counted else AtStake()
+        yield Ground("commits-dropped", at_stake=stake)
     if recovery.lost_file:
         name = f"log{recovery.lost_file}.dat"
         yield Ground("last-file-missing", f"{name} is missing, and it is known to have existed.")

@@ -97,9 +97,17 @@ def _parts(folder: Folder) -> dict[str, list[tuple[int, str]]]:
     """Return numbers and paths of the parts after the first one, by the name of that one."""
     parts: dict[str, list[tuple[int, str]]] = {}
     for entry in folder.entries:
-        if place := PART.fullmatch(entry.name):
+        if (place := PART.fullmatch(entry.name)) and not _is_resources(entry):
             parts.setdefault(place[1], []).append((int(place[2]), entry.path))
     return parts
+
+
+def _is_resources(entry: Entry) -> bool:
+    """Return whether a file is what macOS puts beside another one."""
+    try:
+        return entry.name.startswith("._") and entry.head.startswith(_RESOURCES)
+    except LogUnreadableError:
+        return False
 
 
 def _recognised(entry: Entry, names: Container[str]) -> bool:

@@ -12,13 +12,13 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache
-from itertools import count, takewhile
+from itertools import chain, count, takewhile
 from typing import Final, NamedTuple
 
 from tallystick.printable import counted
 from tallystick.records import Answer, Part, Surroundings
 from tallystick.storage.files import Bytes
-from tallystick.storage.source import folder_above, logical_name, source_size
+from tallystick.storage.source import folder_above, link_target, logical_name, source_size
 from tallystick.systems.h2.format.layout import INNER_MAGIC_OFFSET, MAGIC, MAGIC_SIZE
 from tallystick.systems.h2.format.secure import decrypted_object
 from tallystick.systems.h2.format.values.types import Value
@@ -28,6 +28,8 @@ from tallystick.systems.surroundings import names_beside, open_part, packed_part
 
 _SPLIT: Final = "the names that split: gives"
 _LAYOUT: Final = "the layout of a database"
+_LOBS: Final = ".lobs.db"
+"""Ends the name of the folder of large objects."""
 _FILES_PER_FOLDER: Final = 256
 _MISSING_MAX: Final = 5
 """Names that a text lists."""
@@ -96,11 +98,13 @@ def surroundings_of(
 ) -> Surroundings | None:
     """Return what the engine opens besides the first file; None where that is the database."""
     first, parts = numbered(source)
+    if (copy := _copy(first, has_lobs=bool(lobs := sorted(lobs)))) is not None:
+        return Surroundings(first, "database", (copy,), reads_log=False)
     packed = packed_part(parts.values(), _SPLIT)
     found = (
         *_renamed(first, parts), *([packed] if packed else []), *_other_store(first),
-        *_split(first, parts),
-        *_large_objects(first, sorted(lobs), password),
+        *_linked(first, has_others=bool(lobs) or len(parts) > 1), *_split(first, parts),
+        *_large_objects(first, lobs, password),
     )  # fmt: skip
     return Surroundings(first, "database", found) if found else None
 
@@ -127,6 +131,52 @@ def _renamed(first: str, parts: dict[int, str]) -> Iterator[Part]:
             decided_by = "whether it is renamed before the start, and the file system of the start"
             yield renamed_part(path, _LAYOUT, why, decided_by)
             return
+
+
+def _copy(first: str, *, has_lobs: bool) -> Part | None:
+    """Return the part that a file is which only its name parts from the rest of a database.
+
+    H2 opens no file of such a name. Alone, it is looked at as if it had the right one; but of a
+    file beside parts or large objects nobody knows whether they are its own.
+    """
+    name = logical_name(first)
+    if name.lower().endswith((SUFFIX, MV_SUFFIX)):
+        return None
+    names = sorted(map(logical_name, names_beside(first.rpartition("/")[0])))
+    parts = ((place[1][: -len(SUFFIX)], one) for one in names if (place := PART.fullmatch(one)))
+    lobs = ((one.removesuffix(_LOBS), one) for one in names if has_lobs and one.endswith(_LOBS))
+    if not (beside := next((one for stem, one in chain(parts, lobs) if stem in name), "")):
+        return None
+    why = (
+        f"H2 opens no file with the name {name}: it is a copy, and whether {beside} belongs to it "
+        "cannot be told."
+    )
+    return renamed_part(first, _LAYOUT, why, "under which name, and with which files, it is opened")
+
+
+def _linked(first: str, *, has_others: bool) -> Iterator[Part]:
+    """Yield a part if the first file is a link, and the engine does not come to all by its target.
+
+    It follows the link, cuts six letters off the name that it finds there, and asks for a database
+    of what is left. Source: ``ConnectionInfo.getName``.
+    """
+    if not (target := link_target(first)):
+        return
+    if not target.endswith(SUFFIX):
+        why = (
+            f"It is a link to {target}, and H2 takes the name of the database from there: as that "
+            f"does not end in {SUFFIX}, it refuses it (90138), or opens another one, or a new one."
+        )
+        decided_by = f"whether the link leads to a name that ends in {SUFFIX}"
+    elif has_others:
+        why = (
+            f"It is a link to {target}, and H2 looks for the rest of the database beside that, "
+            "under that name."
+        )
+        decided_by = "what lies beside the target of the link"
+    else:
+        return
+    yield renamed_part(first, "the target of a link", why, decided_by)
 
 
 def _other_store(first: str) -> Iterator[Part]:
@@ -196,7 +246,7 @@ def _large_objects(first: str, lobs: Sequence[LobFile], password: str | None) ->
 
 def _folder_of(first: str) -> str:
     """Return the folder of the large objects of a database."""
-    return f"{logical_path(first).removesuffix(SUFFIX)}.lobs.db"
+    return logical_path(first).removesuffix(SUFFIX) + _LOBS
 
 
 def _problem(
