@@ -78,6 +78,14 @@ def test_a_copy_beside_a_data_file_is_none_of_a_journal(name: str, given: str, d
     assert len(tallystick.explain(data / "journal" / name).logs) == 1
 
 
+def test_a_copy_of_a_lock_among_those_of_data_files_makes_no_journal(data: Path) -> None:
+    (data / "journal/activemq-data-1.amq.bak").write_bytes(damaged())
+    (data / "journal/serverlock.1.bak").write_bytes(b"")
+    explained = tallystick.explain(data)
+    (told,) = explained.problems
+    assert ("2 files whose names no broker lists" in told.message, explained.exit_code) == (True, 0)
+
+
 def test_another_folder_of_that_name_may_be_given(data: Path) -> None:
     shutil.move(data / "journal", data.parent / "attic")
     assert len(tallystick.explain(data.parent / "attic").logs) == 1

@@ -27,8 +27,8 @@ USER_VERSION_MAX = 1 << 16
 _REPLICA = re.compile(r"oldreplica\.\d+")
 _RETAINED = re.compile(r".+-\d{14}-\d+\.[a-z]+")
 """Name of a copy of a data file: prefix, time, id."""
-_COPY = re.compile(r".+-\d{1,18}\.(?:amq|hq|bindings|jms)(?:~|\..+)")
-"""Name of a copy that somebody made of a data file beside it; no broker lists it."""
+_COPY = re.compile(r"(?:.+-\d{1,18}\.(?:amq|hq|bindings|jms)|server\.?lock\S*)(?:~|\..+)")
+"""Name of a copy that somebody made of a file of a journal beside it; no broker lists it."""
 _CANDIDATES = ("g3", "hash", "g2", "g1a", "g1b", "g1c", "g1d")
 
 
