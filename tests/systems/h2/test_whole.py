@@ -444,6 +444,9 @@ def test_a_folder_of_parts_that_a_database_links_to_is_none(tmp_path: Path) -> N
     assert found.judgement.answer is Answer.SAFE
 
 
+APPLE_DOUBLE = bytes.fromhex("0005160700020000").ljust(4096, b"\0")
+
+
 @pytest.mark.parametrize("make", [shutil.copyfile, lambda _, to: to.write_bytes(APPLE_DOUBLE)])
 def test_what_desktops_put_beside_parts_is_no_part(
     make: Callable[[Path, Path], object], tmp_path: Path
@@ -454,9 +457,6 @@ def test_what_desktops_put_beside_parts_is_no_part(
         make(one, one.with_name(f"._{one.name}"))
     answers = [one.judgement.answer for one in tallystick.explain(folder).logs]
     assert answers == [Answer.SAFE] * (1 + (make is shutil.copyfile))
-
-
-APPLE_DOUBLE = bytes.fromhex("0005160700020000").ljust(4096, b"\0")
 
 
 @pytest.mark.parametrize(
