@@ -87,10 +87,11 @@ def numbered(source: LogSource) -> tuple[str, dict[int, str]]:
 def joined_parts(source: LogSource) -> list[str]:
     """Return the parts that the engine opens: from the first one on up to one that is missing."""
     _, parts = numbered(source)
-    paths = list[str]()
-    while (path := parts.get(len(paths))) is not None:
-        paths.append(path)
-    return paths
+    return _joined(parts)
+
+
+def _joined(parts: dict[int, str]) -> list[str]:
+    return [parts[one] for one in takewhile(parts.__contains__, count())]
 
 
 def surroundings_of(
@@ -192,14 +193,15 @@ def _other_store(first: str) -> Iterator[Part]:
 
 
 def _split(first: str, parts: dict[int, str]) -> Iterator[Part]:
+    joined = _joined(parts)
     if len(parts) < 2 and 0 in parts:
         return
     if 0 not in parts:
         text = f"The first part, {logical_name(first)}, is missing: H2 opens none of the others."
         yield Part(logical_name(first), first, _SPLIT, False, why=text, answer=Answer.REFUSES)
         return
-    last, size = max(parts), source_size(parts[0])
-    for number in range(last + 1):
+    last, size = len(joined) - 1, source_size(parts[0])
+    for number in range(max(parts) + 1):
         path = parts.get(number) or f"{first}.{number}.part"
         name = logical_name(path)
         if number not in parts:
