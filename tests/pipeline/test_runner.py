@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -243,6 +243,8 @@ def test_following_yields_what_was_read_after_every_look_until_stopped(
 
 def test_a_source_that_is_not_there_stops_the_run_before_anything_else(tmp_path: Path) -> None:
     run = Run([str(tmp_path / "nowhere")], str(tmp_path / "out"))
+    with pytest.raises(OptionError, match=r"matches the path; found .*/none\*"):
+        replace(run, sources=[str(tmp_path), str(tmp_path / "none*")])(None)  # type: ignore[arg-type]
     with pytest.raises(LogUnreadableError, match="nowhere"):
         run(None)  # type: ignore[arg-type]  # Spark is not needed to say so
 

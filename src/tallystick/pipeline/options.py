@@ -348,18 +348,20 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _named(path: str) -> str:
-    """Return a path, or a pattern that something matches; local ones are absolute."""
-    if is_remote(path):
-        return path
-    path = os.path.abspath(path)  # noqa: PTH100 - it may hold a pattern
-    if not matching(path):
-        raise OptionError("no file or folder matches the path", found=path)
-    return path
+    """Return a path or pattern; local ones are absolute."""
+    return path if is_remote(path) else os.path.abspath(path)  # noqa: PTH100 - or a pattern
 
 
 def matching(path: str) -> list[str]:
     """Return the paths that a local pattern matches now; what is none stands for itself."""
     return sorted(glob.glob(path)) if _is_pattern(path) else [path]  # noqa: PTH207
+
+
+def require_matches(paths: Iterable[str]) -> None:
+    """Check that each path, and each pattern, stands for something now. Raises `OptionError`."""
+    for path in paths:
+        if not matching(path):
+            raise OptionError("no file or folder matches the path", found=path)
 
 
 def folder_of(path: str) -> str:

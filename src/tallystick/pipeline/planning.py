@@ -113,15 +113,16 @@ class Plan:
                 raise LogUnreadableError(problem.message, file=problem.file, advice=problem.advice)
 
 
-def find(paths: Iterable[str]) -> Plan:
+def find(paths: Sequence[str], *, waits: bool = False) -> Plan:
     """Return every log below the paths once, even where paths overlap.
 
     A pattern stands for what it matches now: a stream finds what is made later.
 
-    Raises `LogUnreadableError` if a path itself cannot be read, or nothing matches a pattern.
+    Raises `LogUnreadableError` if a path itself cannot be read, or nothing matches any path, which
+    a stream that ``waits`` has not begun with.
     """
     plan = Plan()
-    each = [*chain.from_iterable(matching(path) or [path] for path in paths)]
+    each = [*chain.from_iterable(map(matching, paths))] or ([] if waits else [*paths])
     for path in each:
         found = survey(path)
         plan.logs += found.logs

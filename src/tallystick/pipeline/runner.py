@@ -18,7 +18,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tallystick.callables import checked
-from tallystick.pipeline.options import OptionError, SourceOptions, parse, require_of_runs
+from tallystick.pipeline.options import (
+    OptionError,
+    SourceOptions,
+    parse,
+    require_matches,
+    require_of_runs,
+)
 from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.summary import RunSummary, summarise
@@ -106,9 +112,11 @@ class Run:
 
         Raises:
             LogUnreadableError: a source, or in `failfast` any file, cannot be read.
-            OptionError: the tables would replace a log, or what no run has written.
+            OptionError: the tables would replace a log, or what no run has written; or nothing
+                matches a pattern.
         """
         progress = checked(progress, "progress")
+        require_matches(self.sources)
         plan = find(self.sources)
         self._require_logs(plan)
         self._require_apart(plan)

@@ -231,18 +231,22 @@ def test_available_now_reads_a_log_that_was_put_back_and_goes_on(
 def test_a_pattern_finds_logs_that_are_made_after_the_stream_began(home: Path) -> None:
     from tallystick.pipeline.source.stream import LogStreamReader
 
-    (home / "a").mkdir()
-    _append(home / "a" / "1.fake", 0, 2)
-    reader = LogStreamReader(parse({"path": f"{home}/*"}))
-    position: Position = {}
+    paths = [f"{home}/*", f"{home}/*/not-yet/*"]
+    reader = LogStreamReader(parse({"paths": json.dumps(paths)}))
+    position: Position = reader.initialOffset()
     seen: list[int] = []
 
     def step() -> None:
         nonlocal position, seen
         after: Any = reader.latestOffset(position, reader.getDefaultReadLimit())
         seen += _numbers(reader.options, position, after)
+        reader.commit(after)
         position = after
 
+    step()  # nothing is there yet
+    assert (position, reader.reportLatestOffset(), reader.tailer.latest()) == ({}, {}, {})
+    (home / "a").mkdir()
+    _append(home / "a" / "1.fake", 0, 2)
     step()
     (home / "b").mkdir()
     _append(home / "b" / "1.fake", 2, 2)

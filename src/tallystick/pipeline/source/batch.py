@@ -39,6 +39,7 @@ from tallystick.pipeline.options import (
     local_path,
     parse,
     require_kept_images,
+    require_matches,
     require_once,
 )
 from tallystick.pipeline.planning import LOSING, Piece, Task, find, require_no_hole, tasks
@@ -93,6 +94,7 @@ class TallystickDataSource(DataSource):
         options = narrowed(self._parsed(declared), declared)
         if options.latest:
             raise OptionError("startingOffsets=latest is for streams: a batch reads what is there")
+        require_matches(options.paths)
         # Spark refuses a reader that defines pushFilters unless push-down is switched on.
         if declared is not schema:  # Sail, which asks each reader, and checks each batch by name
             return PruningReader(options, schema)

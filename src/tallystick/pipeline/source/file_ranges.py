@@ -84,7 +84,7 @@ def file_ranges(options: SourceOptions, start: Position, end: Position) -> list[
     for look in range(LOOKS):
         if look:
             time.sleep(PAUSE_S)
-        logs = find(options.paths).logs
+        logs = find(options.paths, waits=not end).logs
         start, end = read_on(start, logs, options), read_on(end, logs, options)
         steps = {
             key: (since, until)

@@ -152,7 +152,7 @@ class Tailer:
             HistoryRewrittenError: what was read is not in a log any more.
             TallystickError, OSError: a log cannot be read, and the options say to fail.
         """
-        logs = self._logs()
+        logs = self._logs(waits=not start)
         start = read_on(start, logs, self.options)
         position = dict(start)
         if limit is not None and limit != Limit():
@@ -211,7 +211,7 @@ class Tailer:
     def ends(self) -> dict[str, tuple[LogPosition, list[tuple[int, str]]]]:
         """Return, by log, the entry after everything that is there now, and the files in order."""
         found = {}
-        for source in self._logs():
+        for source in self._logs(waits=True):
             prints = {path: fingerprint(path) for path in source.files}
             log = FollowedLog(source, self.options.reading)
             step = _Step(self, log, prints, _Budget(Limit()), UNREAD, moved=False)
@@ -223,7 +223,7 @@ class Tailer:
     def finished(self, position: Position) -> dict[str, str]:
         """By folder the newest file that was read to its end, as were all before it."""
         found: dict[str, str] = {}
-        logs = self._logs()
+        logs = self._logs(waits=not position)
         position = read_on(position, logs, self.options)
         for source in logs:
             entry = position.get(key_of(source), UNREAD)
@@ -231,8 +231,8 @@ class Tailer:
             self._read(log, partial(_note_ended, log, entry, found))
         return found
 
-    def _logs(self) -> list[LogSource]:
-        plan = find(self.options.paths)
+    def _logs(self, *, waits: bool = False) -> list[LogSource]:
+        plan = find(self.options.paths, waits=waits)
         if self.options.mode == "failfast":
             plan.require_readable()
         found = plan.logs
