@@ -113,7 +113,7 @@ def _with_distinct_names(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return names of which none is there twice: ``key_1`` for the second ``key``."""
+    """Return distinct names: ``key_1`` for the second ``key``, and so on."""
     taken, found, last = {*names}, dict[str, None](), dict[str, int]()
     for name in names:
         own = name

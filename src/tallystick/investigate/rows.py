@@ -314,7 +314,7 @@ class _MeantKey:
 
 
 def _number(text: str) -> Decimal | None:
-    """Return the number that a text is; None where it is none, or not a finite one."""
+    """Return the number that a text states; None if it is no number, or not finite."""
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -473,7 +473,7 @@ def _batches(found: Iterable[tuple[Group, Clock]]) -> Iterator[pa.RecordBatch]:
 def _together(
     found: Iterable[tuple[Group, Clock]],
 ) -> Iterator[RowColumns | Iterator[dict[str, Any]]]:
-    """Yield columns as they are, and what comes one by one between them as one iterator."""
+    """Yield columns as they are; rows that come one by one between columns as one iterator."""
     for kind, groups in groupby(found, lambda one: type(one[0])):
         if kind is list:
             yield chain.from_iterable(_dicts(*one) for one in groups)

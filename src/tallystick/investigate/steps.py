@@ -69,7 +69,7 @@ class Course:
     """What a transaction did, in its order.
 
     Attributes:
-        steps: its changes, without those of rows that it left as they were.
+        steps: its changes, but those of rows that it has changed back.
         later: by row the changes of later transactions.
         rest: the rows of tables without a key as they are at the log's end.
         collections: by name, as the catalogue has them at the log's end.

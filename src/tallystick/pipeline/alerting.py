@@ -35,8 +35,8 @@ def watch(
 ) -> StreamingQuery:
     """Start a query that brings the tables of ``run`` up to date and appends alerts.
 
-    The query looks when records come: while all logs rest it raises none. With ``until_now`` it
-    ends when what is there now has been seen.
+    The query looks for alerts only when records come. With ``until_now`` it ends when it has seen
+    the records that are there now.
     """
 
     def step(_records: DataFrame, _number: int) -> None:

@@ -261,7 +261,7 @@ def _by_resource(batch: pa.RecordBatch) -> pa.Table:
 
 
 def _between(first: pa.Array, last: pa.Array) -> pa.Array:
-    """Return the times from ``first`` to ``last``; the longest that there is for longer ones."""
+    """Return the times from ``first`` to ``last``, cut to the longest that the type holds."""
     # The difference wraps round where it does not fit 64 bits: then it has the wrong sign.
     found, backwards = pc.subtract(last, first), pc.less(last, first)
     longest = pc.if_else(backwards, -_LONGEST, _LONGEST)

@@ -120,7 +120,7 @@ def longs(part: Any) -> Longs:
 
     Raises:
         TypeError: ``part`` is no bytes.
-        ValueError: its size is none of such an array.
+        ValueError: its size is no multiple of 8.
     """
     import numpy as np
 

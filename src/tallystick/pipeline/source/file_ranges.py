@@ -199,9 +199,9 @@ def packed(
 def read(found: Iterable[FileRange], options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the records of ranges.
 
-    Where the options say to go on without records that are lost, a file that was recycled or
-    removed since gives none; so does one that was rewritten, where they say to read it again. A
-    file that is there and cannot be read is looked at again: other files of its log come and go.
+    A file that was recycled or removed since gives no records, where the options say to go on
+    without lost ones; so does a rewritten file, where they say to read it again. A file that is
+    there and cannot be read is looked at again: other files of its log come and go.
 
     Raises:
         RecordsLostError: a file was recycled or removed.

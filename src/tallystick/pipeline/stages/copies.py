@@ -38,7 +38,7 @@ def renamed_copies(transactions: DataFrame) -> DataFrame:
 
 
 def copied_logs(grouped: DataFrame, xa: DataFrame) -> DataFrame:
-    """Return logs that hold what another one holds: only logs that share something are compared."""
+    """Return logs whose content is in another log, too; only logs that share ids are compared."""
     pairs = arrow_function(copy_pairs, from_arrow_type(PAIRS))
     seen = (
         grouped.where(_places("system", "bqual") < _places("system", "bqual", "log"))

@@ -171,13 +171,13 @@ class BundleFold:
     Attributes:
         root: the folder of the tables.
         name: the name of the bundle's files.
-        beside: that of the task beside the parts, if there was one.
-        parts: the names of those of its parts, in the order of the log.
+        beside: the name of the files of the task beside the parts, if there was one.
+        parts: the names of the files of the parts, in the order of the log.
         whole: the whole log.
-        options: how it is read.
-        codec: of the files.
+        options: how the log is read.
+        codec: the compression of the files.
         profile: whether the profile is written.
-        tables: those that it makes of what the parts handed on.
+        tables: the tables that are made of what the parts handed on.
     """
 
     root: str

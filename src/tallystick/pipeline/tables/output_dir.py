@@ -118,11 +118,13 @@ class TableSpace:
             yield
 
     def open(self) -> RunState | None:
-        """Complete an interrupted swap; returns what the tables hold, None if nothing.
+        """Complete an interrupted swap, and return the state of the tables.
 
-        They hold nothing that counts where somebody removed, added or cut files of theirs.
+        Returns:
+            The state; None if there are no tables, or somebody removed, added or cut files of them.
 
-        Raises `OptionError` where tables would replace what no run has written.
+        Raises:
+            OptionError: tables would replace files that no run has written.
         """
         if is_remote(self.root):
             return None

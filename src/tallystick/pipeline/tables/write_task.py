@@ -182,7 +182,7 @@ class FileRewrite:
 
 @dataclass(slots=True)
 class TableFile:
-    """A file of rows in the making; there is none if there are no rows."""
+    """A file of rows in the making; without rows no file is made."""
 
     folder: str
     name: str

@@ -1,8 +1,8 @@
 """Limits of time, kept from outside of the threads whose calls wait.
 
 In: transactions at work and connections in use, with the time by which they have to be done. Out:
-sessions that are ended, so that calls that wait for them fail (`Reaper`); calls of resources that
-are given up (`TimedResource`).
+ended sessions, whose calls then fail instead of waiting (`Reaper`), and calls of resources that are
+given up (`TimedResource`).
 """
 
 from __future__ import annotations

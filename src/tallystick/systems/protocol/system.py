@@ -51,7 +51,7 @@ class ResourceTraits:
         read_only_unlogged: a prepared branch that changed nothing leaves no record.
         nameless_end: the attribute of a `Transaction` whose end was written from outside over the
             record that held its global id; empty where the id stays.
-        statements: what ends one of its branches by hand.
+        statements: the statements with which an operator ends one of its branches.
     """
 
     messages: bool = False
@@ -245,7 +245,10 @@ class System:
         return str(resolve_name(self.other_file)(name, head)) if self.other_file else ""
 
     def path_in(self, url: str) -> str | None:
-        """Return the path that a URL of JDBC names; empty if none here, None of other systems."""
+        """Return the path that a URL of JDBC names; empty if there is none here.
+
+        Return None if the URL is that of another system.
+        """
         return cast("str | None", resolve_name(self.url_reader)(url)) if self.url_reader else None
 
     def password_in(self, url: str) -> str | None:

@@ -1,13 +1,13 @@
-"""Trials: one transaction, one fault at one step, and the proof that it left nothing torn.
+"""Trials: one transaction, one fault at one step, and the proof that nothing is left torn.
 
 In: a `Scenario` and faults. Out: a `ChaosReport`, or an `AssertionError` that names the fault and
 the step. A trial checks:
 
 * whatever recovery calls clean while the fault lasts is whole, not torn;
-* once it is mended, recovery becomes clean;
+* once the fault is mended, recovery becomes clean;
 * the transaction is then in every database or in none; in every one if it was reported committed,
   in none if it was reported rolled back;
-* and it stays so, which is looked at again after all trials.
+* and the transaction stays so, which is looked at again after all trials.
 """
 
 from __future__ import annotations

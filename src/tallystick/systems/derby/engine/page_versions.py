@@ -110,8 +110,8 @@ class RedonePages:
     def plain(self, file: PageFile) -> dict[int, tuple[int, int]]:  # noqa: ARG002  # of columns
         """Return pages that are whole and at a version that the log leads to or from.
 
-        By number: the version, and how many redo adds. Not all such pages may be there:
-        those that are not are looked at one by one.
+        By number: the version, and how many versions redo adds. Some such pages may be missing
+        in the answer: callers look at these one by one.
         """
         return {}
 

@@ -169,7 +169,7 @@ def _redo(
 
 @kernel
 def _fits(columns: walk.Columns, row: Number, known: Number, flags: Flags) -> bool:
-    """Return whether the record can follow: it begins its transaction, or that is open."""
+    """Return whether a record can come next: its transaction is open, or it begins one."""
     group = columns[walk.GROUP, row]
     begins = group & _FIRST != 0
     # A second begin, or a record of an unknown transaction: no boot, which is said record by

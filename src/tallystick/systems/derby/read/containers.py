@@ -166,7 +166,7 @@ class Container:
         """Return a page; None if there is none, or it is not used.
 
         Raises:
-            CorruptLogError: it is damaged, or is being written.
+            CorruptLogError: the page is damaged, or is being written.
         """
         if number not in self.numbers:
             return None

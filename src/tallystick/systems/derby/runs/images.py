@@ -1,7 +1,7 @@
 """Compiled reading of committed changes: which rows a transaction commits, and their images.
 
-In: columns of plain records, and the bytes of their file. Out: for each record the one that commits
-it; for each change the ranges of its images, and its values as JSON.
+In: columns of plain records, and the bytes of their file. Out: for each record the record that
+commits it; for each change the ranges of its images, and its values as JSON.
 """
 
 from __future__ import annotations

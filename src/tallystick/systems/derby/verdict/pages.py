@@ -528,7 +528,7 @@ def _dropped(part: str, path: str) -> Part:
 
 
 def _fits(head: PageHead, wanted: Wanted) -> bool:
-    """Return whether a page is as the log says; one that is not there where redo makes it anew."""
+    """Return whether a page is as the log says, or is missing where redo makes it anew."""
     version, (redo, flushed, most, cut, _) = head.version, wanted
     if version is None:
         return head.unwritten and (redo == 0 or cut)

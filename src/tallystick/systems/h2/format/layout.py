@@ -113,7 +113,7 @@ class Trunk:
 
     @property
     def pages(self) -> tuple[int, ...]:
-        """The page itself and those that it lists."""
+        """The numbers of this trunk page and of the data pages that it lists."""
         return (self.page, *self.data_pages)
 
 

@@ -113,7 +113,7 @@ class OpenedFile:
 def open_bytes(source: LogSource, options: ReadOptions) -> ByteSource:
     """Return the bytes of a database: its parts one after the other, decrypted with its password.
 
-    Parts after one that is missing are left out, as the engine does not open them either. Where the
+    Parts after a missing part are left out: the engine does not open them either. Where the
     password opens the file with neither cipher, the bytes stay encrypted.
 
     Raises:

@@ -67,7 +67,7 @@ class LoggedTransaction:
 
     @property
     def xid(self) -> Xid | None:
-        """The branch that its name says it is."""
+        """The id of the branch, if the name of the transaction has one."""
         return branch_of(self.names[-1]) if self.names else None
 
     @property

@@ -144,7 +144,8 @@ _few_numbers = kernel(_all_numbers)  # for values that are rare: as `number_at`
 def after_value(data: Any, at: int, end: int) -> int:
     """Return the offset after the value at ``at``; less than 0 where the value is not in order.
 
-    So it is for a value that needs its decoder. The offset may lie after ``end``: callers test it.
+    It is less than 0 also for a value that only its decoder can read. The offset may lie after
+    ``end``: callers test it.
     """
     code = int(data[at])
     layout, size = int(_LAYOUTS[code]), int(_SIZES[code])

@@ -56,7 +56,7 @@ class _Count:
         """Changes by session since its last commit."""
 
     def take(self, piece: Piece) -> None:
-        """Take records that follow those that were taken."""
+        """Add the next records of the log."""
         if not isinstance(piece, Entry):
             self._take_chunk(piece)
         elif piece.type == INCOMPLETE:

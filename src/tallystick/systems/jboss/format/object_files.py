@@ -8,8 +8,8 @@ it. `Expired` below a type holds what recovery has given up. The file is the sta
 asks for exactly these names, so a copy under another one, or below folders whose letters have
 another case, is none to it.
 
-In: a path. Out: what it names, None where that is no state's. Source: FileSystemStore,
-ShadowingStore, HashedStore, ExpiredEntryMonitor and Uid of Narayana 7.0.2.
+In: a path. Out: the `ObjectFile` that it names; None if it is not the file of a state. Source:
+FileSystemStore, ShadowingStore, HashedStore, ExpiredEntryMonitor and Uid of Narayana 7.0.2.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ObjectFile:
         shadow: it was written beside the state, and never took its place.
         hidden: recovery does not see it until it is revealed.
         expired: recovery has given it up and moved it here.
-        misnamed: its name, or one of its folders, is none that Narayana writes.
+        misnamed: Narayana does not write such a name, or one of such folders.
     """
 
     store: str

@@ -100,8 +100,8 @@ class Participants:
         status: of the transaction; None where the end of the state cannot be told.
         complete: False where a participant of another class hides those after it.
         began: when the transaction began, in milliseconds since 1970.
-        parent: its Xid at the coordinator that began it, where that is another one.
-        uid: that of the transaction, as its state says; None where it says none.
+        parent: the transaction's Xid at the coordinator that began it, if that is another one.
+        uid: the Uid of the transaction, as its state has it; None if it has none.
     """
 
     found: tuple[Participant, ...]

@@ -1,9 +1,9 @@
-"""What a part of a journal has read of a file, packed; and an analysis that takes it from there.
+"""The facts of a file that a task has read, packed, and an analysis that applies them unread.
 
 In: a plain file, and which of its transactions surely begin and end in it. Out: as bytes its facts,
-and what its records leave. `KnownParts` applies that as `analysis` applies the records of a file,
-where nothing that stands before is about the same records and transactions, and the file is still
-the same; what it does not apply is read.
+and what its records leave. `KnownParts` applies these bytes as `analysis` applies the records of a
+file, if no record before is about the same records and transactions, and the file is still the
+same; a file whose facts it cannot apply is read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The transactions in a part of a file, in columns: which begin and end there as they should.
+"""The transactions in a part of a file, in columns, and which of them are regular.
 
 In: the records of the part. Out: `Lives`. Whoever follows transactions in columns takes those that
 are regular (`Lives.regular`) and follows the others record by record.

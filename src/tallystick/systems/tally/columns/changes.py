@@ -81,7 +81,7 @@ class _Feeding:
         self.feed = ChangeFeed(log, incomplete)
 
     def take(self, records: Iterable[Record]) -> Rows:
-        """Yield what records that are taken one by one change."""
+        """Yield the changes of records that are read one by one."""
         if self.every:
             return placed_rows(self.feed, self.log, records)
         changes = self.feed.take(records)

@@ -148,7 +148,7 @@ class GroupHeader:
 
     @property
     def last_lsn(self) -> int:
-        """LSN of its last record; one less than ``first_lsn`` if it has none."""
+        """LSN of its last record; one less than ``first_lsn`` if there is none."""
         return self.first_lsn + self.count - 1
 
 

@@ -87,7 +87,7 @@ class Runs:
         return cls(pay=pay_at_opening)
 
     def __call__(self, view: SegmentView, due: Expected, stop: int | None) -> Place | None:
-        """Return a place with the groups from ``due`` on; None if that one is read by itself."""
+        """Return a place with the groups from ``due`` on; None if the first is read by itself."""
         # Asked at each group until it pays: how long a log is shows only as it is read.
         if self._pay is not None and self._pay(self._passed(view, due)):
             self._read, self._pay = _reader(self._key) if has_compiler() else None, None

@@ -70,9 +70,10 @@ class TallyPersistLog(TallyRole[TallyLog]):
         self.persisted_all((number,), targets)
 
     def persisted_all(self, numbers: Sequence[int], targets: Collection[str]) -> None:
-        """Record, without forcing, that these targets hold each of them.
+        """Record, without forcing, that these targets hold each of the transactions.
 
-        A number that no transaction has got is ignored: none would get one below it any more.
+        A number that no transaction has is ignored: noted, it would keep smaller numbers from being
+        given.
         """
         names = frozenset(target_names(several(targets, "targets")))
         body = encode_names(names)
