@@ -22,7 +22,7 @@ import pytest
 
 from tallystick import Journal, cli
 from tallystick.cli import COMMANDS
-from tallystick.cli.output import Printer, Whole, say_finding
+from tallystick.cli.output import Printer, Unbroken, say_finding
 from tallystick.records import Finding, Severity
 from tallystick.services.page_store import PageStore
 from tests.indoubt.estates import EXAMPLES
@@ -170,8 +170,8 @@ def test_a_line_goes_on_below_its_beginning_and_nothing_is_cut(
     lines = list[str]()
     with terminal(lines):
         out = Printer()
-        out.line("  Why: ", ("words " * 20, "bold"), Whole(path), " and more of them")
-        rows = out.rows_of([(("  Why: ", "words " * 20, Whole(path), " and more of them"), "")])
+        out.line("  Why: ", ("words " * 20, "bold"), Unbroken(path), " and more of them")
+        rows = out.rows_of([(("  Why: ", "words " * 20, Unbroken(path), " and more of them"), "")])
     assert lines == [
         "  Why: words words words words words words words words words words words words",
         "    words words words words words words words words",

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from tallystick.cli.output import WIDTH, Draft, PrintedTexts, Printer, Whole, say, say_finding
+from tallystick.cli.output import WIDTH, Draft, PrintedTexts, Printer, Unbroken, say, say_finding
 from tallystick.printable import counted
 from tallystick.reading.estate import NOTHING_DUE, EstateAnswer
 from tallystick.reading.results import exit_code_of
@@ -136,13 +136,13 @@ def print_estate(out: Printer, estate: EstateAnswer, *, gravest_last: bool = Fal
             out.line(rest)
         shown = line.logs[:LOGS_MAX] if one.answer is Answer.LOSES else ()
         for system, log in shown:
-            out.line(Whole(f"      {system}: {log}"))
+            out.line(Unbroken(f"      {system}: {log}"))
         if len(line.logs) > len(shown) > 0:
             out.line(
                 f"      and {len(line.logs) - LOGS_MAX:,} more (--json lists all)", style="dim"
             )
     if estate.lines[0].judgement.reason != NOTHING_DUE:
-        out.line(Whole(f"    {estate.command}"), style="bold")
+        out.line(Unbroken(f"    {estate.command}"), style="bold")
 
 
 def print_surroundings(
@@ -161,7 +161,7 @@ def print_surroundings(
     for one in odd[:PARTS_MAX]:
         state = "not looked into" if one.fits is None else "does not fit"
         out.line((f"  {one.part}: {state if one.there else 'not there'}", _part_style(one)))
-        out.line("      ", Whole(f"at {one.path}"), f" ({one.found_by})", style="dim")
+        out.line("      ", Unbroken(f"at {one.path}"), f" ({one.found_by})", style="dim")
         if (printed or PrintedTexts()).is_new(one.why):
             out.line(f"      {one.why}")
     if len(odd) > PARTS_MAX:

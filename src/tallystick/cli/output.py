@@ -82,8 +82,8 @@ class PrintedTexts:
 _WORD = re.compile(r"\w+")
 
 
-class Whole(str):
-    """Text in which no line is broken: it is to be typed or copied, as a command or a path."""
+class Unbroken(str):
+    """Text that is not broken into lines: it is to be typed or copied, as a command or a path."""
 
     __slots__ = ()
 
@@ -132,7 +132,7 @@ class Printer:
         kept, at = list[range](), 0
         for part in parts:
             begin, at = at, at + len(printable(_text_of(part)))
-            if isinstance(_text_of(part), Whole):
+            if isinstance(_text_of(part), Unbroken):
                 kept.append(range(begin, at))
         return list(_broken(text, self._width, kept))
 
@@ -234,7 +234,7 @@ def say_finding(finding: Finding) -> None:
     """Print a finding to standard error."""
     for number, parts in enumerate(_finding_lines(finding, PrintedTexts())):
         line = "".join(map(_text_of, parts))
-        whole = [one for one in map(_text_of, parts) if isinstance(one, Whole)]
+        whole = [one for one in map(_text_of, parts) if isinstance(one, Unbroken)]
         say(line if number else line.strip(), err=True, whole=whole)
 
 
@@ -350,7 +350,7 @@ def _finding_lines(finding: Finding, printed: PrintedTexts) -> Iterator[list[Pie
     paths = [one for one in (finding.file, finding.log) if one]
     yield [(name, STYLES[finding.severity]), *_with_whole(message, paths)]
     if finding.file is not None and finding.file not in finding.message:
-        yield [(Whole(f"      at {place(finding.file, finding.offset)}"), "dim")]
+        yield [(Unbroken(f"      at {place(finding.file, finding.offset)}"), "dim")]
     if finding.expected is not None and finding.expected not in finding.message:
         text = f"      expected {finding.expected}; found {finding.found}"
         yield _with_whole(text, paths, "dim")
@@ -359,10 +359,10 @@ def _finding_lines(finding: Finding, printed: PrintedTexts) -> Iterator[list[Pie
 
 
 def _with_whole(text: str, paths: Sequence[str], style: str = "") -> list[Piece]:
-    """Return a text in pieces, of which each of these paths is a `Whole` one."""
+    """Return a text in pieces, of which each of these paths is a `Unbroken` one."""
     longest = sorted(paths, key=len, reverse=True)
     parts = re.split(f"({'|'.join(map(re.escape, longest))})", text) if paths else [text]
-    return [(Whole(one) if one in paths else one, style) for one in parts if one]
+    return [(Unbroken(one) if one in paths else one, style) for one in parts if one]
 
 
 def place(file: str | None, offset: int | None) -> str:

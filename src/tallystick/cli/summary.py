@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tallystick.cli.answers import listed
-from tallystick.cli.output import Printer, Whole
+from tallystick.cli.output import Printer, Unbroken
 from tallystick.pipeline.summary import RunSummary
 from tallystick.printable import counted
 from tallystick.systems.registry import system
@@ -33,7 +33,7 @@ def show_summary(out: Printer, summary: RunSummary, where: str) -> None:
         out.line(f"Not read: {text}", style="dim")
     read = counted(len(summary.read), "log") if summary.read else "nothing new"
     out.line()
-    out.line(f"Read {read} in {summary.seconds:.1f} s. Tables: ", Whole(where))
+    out.line(f"Read {read} in {summary.seconds:.1f} s. Tables: ", Unbroken(where))
 
 
 def _show_due(out: Printer, summary: RunSummary) -> None:

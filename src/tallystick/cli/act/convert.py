@@ -9,7 +9,7 @@ import click
 from tallystick.cli.addresses import GivenPath
 from tallystick.cli.interrupts import ended_by_signals
 from tallystick.cli.options import NewPath, as_json, key_from_hex, read_options, reading_options
-from tallystick.cli.output import Printer, Whole, print_json
+from tallystick.cli.output import Printer, Unbroken, print_json
 from tallystick.convert.command import CONVERTIBLE, convert
 from tallystick.printable import counted_kind
 from tallystick.systems.registry import systems_with
@@ -66,7 +66,7 @@ def command(
     else:
         out = Printer()
         head = f"{report.source_system} {report.role} → {report.target_system}: "
-        out.line(head, Whole(report.target))
+        out.line(head, Unbroken(report.target))
         for what, count in sorted(report.carried.items()):
             out.line(f"  carried over: {counted_kind(count, what)}")
         for what, count in sorted(report.over.items()):

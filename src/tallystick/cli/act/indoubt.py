@@ -12,7 +12,7 @@ import click
 from tallystick.cli.addresses import GivenPath, require_database, urls_by_name
 from tallystick.cli.answers import print_problems
 from tallystick.cli.options import as_json, read_options, reading_options
-from tallystick.cli.output import Printer, Whole, print_json, say
+from tallystick.cli.output import Printer, Unbroken, print_json, say
 from tallystick.errors import TransactionUsageError
 from tallystick.indoubt.listing import LIVE, InDoubt, InDoubtReport, list_in_doubt
 from tallystick.indoubt.runbook import act_of, name_of
@@ -102,7 +102,7 @@ def list_(
         # An address of a database may have a password in it: it is not printed again.
         if report.transactions and not report.command and not resources:
             command = f"    tallystick runbook {shell_words(paths)}"
-            Printer().line(Whole(command), style="bold")
+            Printer().line(Unbroken(command), style="bold")
     ctx.exit(exit_code(report))
 
 
@@ -139,7 +139,7 @@ def _print_unseen(out: Printer, report: InDoubtReport) -> None:
         out.line(f"Could not ask {name}: {why}")
     print_problems(out, report.problems, [])
     if report.command:
-        out.line(Whole(f"    {report.command}"), style="bold")
+        out.line(Unbroken(f"    {report.command}"), style="bold")
 
 
 def _due(one: InDoubt) -> str:
@@ -312,4 +312,4 @@ def _print_look(
         in_database = (branch["log"] or "").startswith(LIVE) and act.typed
         typed = in_database or f"{outcome} of this branch"
         where = act.branch.removeprefix(LIVE)
-        out.line(f"    in {where}: ", Whole(typed), style="bold")
+        out.line(f"    in {where}: ", Unbroken(typed), style="bold")

@@ -15,7 +15,7 @@ import click
 from tallystick.cli.answers import ANSWER_STYLES, listed
 from tallystick.cli.interrupts import ended_by_signals
 from tallystick.cli.options import NewPath, as_json, path_argument, read_options, reading_options
-from tallystick.cli.output import WIDTH, Printer, Whole, place, print_json, progress
+from tallystick.cli.output import WIDTH, Printer, Unbroken, place, print_json, progress
 from tallystick.printable import counted, shell_quoted
 from tallystick.records import Answer, Finding
 from tallystick.rescue import MendedLog, Repair, repair
@@ -51,18 +51,18 @@ def command(ctx: click.Context, /, path: str, copy: str, as_json: bool, **option
 
 def _show(out: Printer, found: Repair) -> None:
     for mend in found.mends[:LISTED_MAX]:
-        where = Whole(place(mend.file, mend.offset))
+        where = Unbroken(place(mend.file, mend.offset))
         out.line((where, "bold"), f", {counted(len(mend.after), 'byte')}")
         out.line(f"  before {shown_bytes(mend.before)}")
         out.line(f"  after  {shown_bytes(mend.after)}")
         wrapped(out, f"Proof: {mend.why}")
     _more(out, len(found.mends))
     for own in found.own_logs[:LISTED_MAX]:
-        out.line((Whole(_in_copy(found, own.path)), "bold"), f": {own.text}")
+        out.line((Unbroken(_in_copy(found, own.path)), "bold"), f": {own.text}")
     _more(out, len(found.own_logs))
     shown = sorted((one for one in found.logs if _is_told(one)), key=_gravity)
     for log in shown[:LISTED_MAX]:
-        where = Whole(f"{log.system}  {_in_copy(found, log.path)}")
+        where = Unbroken(f"{log.system}  {_in_copy(found, log.path)}")
         out.line((where, "bold"))
         same = log.before == log.after
         answers = (("before", log.before), ("after ", log.after))
@@ -74,14 +74,14 @@ def _show(out: Printer, found: Repair) -> None:
     _more(out, len(shown))
     others = found.left[sum(len(log.left) for log in found.logs) :]
     for name, findings in groupby(others, lambda one: f"{one.system}  {one.log}".strip()):
-        out.line((Whole(name), "bold"))
+        out.line((Unbroken(name), "bold"))
         _show_left(out, list(findings))
     left = f"; {counted(len(found.left), 'piece')} of damage left" if found.left else ""
     if found.mends:
         words = Counter(log.after.words for log in sorted(found.logs, key=_gravity))
         copy = "" if found.whole else f"; the copy: {listed(words)}"
         out.line(f"Mended in {counted(len(found.mends), 'place')}{left}{copy}", style="bold")
-        out.line(Whole(f"    tallystick explain {shell_quoted(found.copy)}"), style="bold")
+        out.line(Unbroken(f"    tallystick explain {shell_quoted(found.copy)}"), style="bold")
     else:
         _show_unmended(out, found)
 
@@ -93,7 +93,7 @@ def _in_copy(found: Repair, path: str) -> str:
 def _show_unmended(out: Printer, found: Repair) -> None:
     """Print what `explain` does not call safe, and that nothing is mended in it."""
     for one in found.unmended[:LISTED_MAX]:
-        name = Whole(f"{one.system}  {one.path}") if one.system else "All logs together"
+        name = Unbroken(f"{one.system}  {one.path}") if one.system else "All logs together"
         out.line((one.judgement.words, ANSWER_STYLES[one.judgement.answer]), "  ", name)
         wrapped(out, one.judgement.text)
     _more(out, len(found.unmended))
@@ -105,7 +105,7 @@ def _show_unmended(out: Printer, found: Repair) -> None:
         why = "nothing is damaged"
     out.line(f"Nothing to mend: {why}. No copy was made", style="bold")
     if found.unmended:
-        out.line(Whole(f"    tallystick explain {shell_quoted(found.path)}"), style="bold")
+        out.line(Unbroken(f"    tallystick explain {shell_quoted(found.path)}"), style="bold")
 
 
 def _is_told(log: MendedLog) -> bool:

@@ -9,7 +9,7 @@ import click
 
 from tallystick.cli.act.indoubt import exit_code, gather, opened, paths_argument, resource_option
 from tallystick.cli.options import as_json, reading_options
-from tallystick.cli.output import Printer, Whole, notice, print_json
+from tallystick.cli.output import Printer, Unbroken, notice, print_json
 from tallystick.indoubt.runbook import acts_of, runbook
 
 
@@ -43,7 +43,7 @@ def command(
     else:
         out, lines = Printer(), list(runbook(report, paths, live))
         for line in lines:
-            out.line(Whole(line))  # it has its own breaks, and what is typed has none
+            out.line(Unbroken(line))  # it has its own breaks, and what is typed has none
         if out.rows is not None and len(lines) >= out.rows:
             notice("the gravest stands at the beginning, above; > runbook.md writes all to a file")
     ctx.exit(exit_code(report))

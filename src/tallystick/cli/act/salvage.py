@@ -9,7 +9,7 @@ import click
 from tallystick.cli.act.repair import wrapped
 from tallystick.cli.interrupts import ended_by_signals
 from tallystick.cli.options import NewPath, as_json, path_argument, read_options, reading_options
-from tallystick.cli.output import Printer, Whole, print_json, progress
+from tallystick.cli.output import Printer, Unbroken, print_json, progress
 from tallystick.printable import counted_kind
 from tallystick.rescue import salvage
 from tallystick.rescue.salvaging import FORMS
@@ -48,6 +48,6 @@ def command(
                 wrapped(out, f"{what}: {counted_kind(count, name)}")
         for note in found.notes:
             out.line(f"  note: {note}")
-        out.line("Written: ", Whole(found.target), style="bold")
-        out.line(Whole(f"  {found.next}"))
+        out.line("Written: ", Unbroken(found.target), style="bold")
+        out.line(Unbroken(f"  {found.next}"))
     ctx.exit(found.exit_code)

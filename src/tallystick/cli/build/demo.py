@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from tallystick.cli.options import NewPath
-from tallystick.cli.output import Printer, Whole
+from tallystick.cli.output import Printer, Unbroken
 from tallystick.printable import shell_quoted
 from tallystick.storage.local import naming
 
@@ -44,16 +44,16 @@ def command(ctx: click.Context, folder: str) -> None:
         raise click.UsageError("the example estate is not installed with this package")
     _make(source, Path(folder))
     out, where = Printer(), shell_quoted(folder)
-    out.line("An estate of four situations, halted in the middle of transfers: ", Whole(where))
+    out.line("An estate of four situations, halted in the middle of transfers: ", Unbroken(where))
     for question, words in _WALK:
         out.line()
         out.line(question, style="bold")
-        out.line(Whole(f"$ tallystick {' '.join(words)} {where}"), style="bold")
+        out.line(Unbroken(f"$ tallystick {' '.join(words)} {where}"), style="bold")
         _run(ctx, [*words, folder])
     out.line()
     out.line("Go on with these:", style="bold")
     for name in ("explain", "runbook", "dump", "inspect --json"):
-        out.line(Whole(f"  tallystick {name} {where}"))
+        out.line(Unbroken(f"  tallystick {name} {where}"))
 
 
 def _make(source: Traversable, folder: Path) -> None:

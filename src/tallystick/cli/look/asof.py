@@ -12,7 +12,7 @@ from tallystick.cli.answers import end_listing, listed
 from tallystick.cli.filtering import COLLECTION_HELP, last_moment_of
 from tallystick.cli.look.rows import row_lines
 from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
-from tallystick.cli.output import Printer, Whole, print_json_lines
+from tallystick.cli.output import Printer, Unbroken, print_json_lines
 from tallystick.investigate.asof import Known, Moment, RowThen, asof
 from tallystick.printable import counted
 from tallystick.records import Finding
@@ -66,7 +66,7 @@ def _show_then(found: Iterable[RowThen]) -> None:
         if (one.system, one.log) != log:
             log = one.system, one.log
             of_database = of_database or system(one.system).dialect is not None
-            out.line(Whole(f"{one.system}  {one.log}"), style="bold")
+            out.line(Unbroken(f"{one.system}  {one.log}"), style="bold")
         row = one.to_dict() | {"kind": "", "after": one.image and one.image.hex(), "before": None}
         for line in row_lines(row):
             out.line(line)

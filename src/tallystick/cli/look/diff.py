@@ -10,7 +10,7 @@ from tallystick.cli.addresses import GivenPath
 from tallystick.cli.answers import end_listing, listed
 from tallystick.cli.look.rows import row_lines
 from tallystick.cli.options import as_json, read_options, reading_options
-from tallystick.cli.output import Printer, Whole, place, print_json_lines
+from tallystick.cli.output import Printer, Unbroken, place, print_json_lines
 from tallystick.investigate.diff import Difference, Side, diff
 from tallystick.printable import counted
 from tallystick.records import Finding
@@ -40,14 +40,14 @@ def command(ctx: click.Context, /, a: str, b: str, as_json: bool, **options: Any
 
 
 def _show_difference(out: Printer, one: Difference) -> None:
-    out.line(Whole(f"{one.system}  {one.sides[0].log or one.sides[1].log}"), style="bold")
+    out.line(Unbroken(f"{one.system}  {one.sides[0].log or one.sides[1].log}"), style="bold")
     both = f"{counted(one.records, 'record')} and {counted(one.rows, 'row')}"
     if one.same:
         out.line(f"  the same: {both}")
         return
     out.line(f"  in both: {both}")
     if one.last is not None:
-        out.line("  they part after ", Whole(place(one.last.file, one.last.offset)))
+        out.line("  they part after ", Unbroken(place(one.last.file, one.last.offset)))
     for name, side in zip("AB", one.sides, strict=True):
         _show_side(out, name, side)
 

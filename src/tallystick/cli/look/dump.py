@@ -12,7 +12,7 @@ import click
 from tallystick.cli.answers import body_text, end_listing, listed
 from tallystick.cli.filtering import filter_options, wanted_of
 from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
-from tallystick.cli.output import WIDTH, Printer, Whole, print_json_lines
+from tallystick.cli.output import WIDTH, Printer, Unbroken, print_json_lines
 from tallystick.investigate.records import Counts, Seen, follow, seen_records, statistics
 from tallystick.records import Finding, Outcome
 
@@ -85,7 +85,7 @@ def _print(records: Iterable[Seen], *, as_json: bool) -> bool:
             continue
         if record.file != file:
             file = record.file
-            out.line(Whole(f"{record.system}  {file}"), style="bold")
+            out.line(Unbroken(f"{record.system}  {file}"), style="bold")
         out.line(*_pieces(one), style=_STYLES.get(record.outcome, "") if one.fits else "dim")
     if record is None and not as_json:
         out.line("No record", style="bold")
@@ -99,7 +99,7 @@ def _pieces(seen: Seen) -> list[str]:
         f"{record.offset:>10} {record.length:>6}  {record.outcome.value:<7} {record.type:<16}"
     ]
     for piece in (
-        f"{name} {value}" if name == "body" else Whole(f"{name} {value}")
+        f"{name} {value}" if name == "body" else Unbroken(f"{name} {value}")
         for name, value in (
             ("seq", record.sequence),
             ("time", seen.time),
@@ -133,7 +133,7 @@ def _count(found: Iterable[Counts], *, as_json: bool) -> bool:
         if as_json:
             print_json_lines([said], streams=True)
             continue
-        out.line(Whole(f"{one.system}  {one.log}"), style="bold")
+        out.line(Unbroken(f"{one.system}  {one.log}"), style="bold")
         states, first = one.transactions, one.first
         facts = {
             "records": f"{said['records']:,} in {one.bytes:,} bytes: {listed(one.kinds)}",

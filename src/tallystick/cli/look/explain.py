@@ -30,7 +30,7 @@ from tallystick.cli.output import (
     Draft,
     PrintedTexts,
     Printer,
-    Whole,
+    Unbroken,
     complain,
     place,
     print_json,
@@ -116,15 +116,15 @@ def _show_errors(out: Printer, found: LookedUp, paths: tuple[str, ...]) -> None:
     for path, judgement, shows in found.answers:
         what = "shows it" if shows else "does not show it"
         words = (judgement.words, ANSWER_STYLES[judgement.answer])
-        out.line(words, "  ", Whole(path), f" {what}: {judgement.text}")
+        out.line(words, "  ", Unbroken(path), f" {what}: {judgement.text}")
     if paths and not found.answers:
         of = " or ".join(dict.fromkeys(system for system, _ in found.errors))
-        out.line(f"No log of {of} is there to look at: ", Whole(", ".join(paths)))
+        out.line(f"No log of {of} is there to look at: ", Unbroken(", ".join(paths)))
     print_problems(out, found.unread, [])
     if found.repair:
         out.line("What other bytes prove is mended in a copy by:")
         for command in found.repair.split("\n"):
-            out.line(Whole(f"    {command}"), style="bold")
+            out.line(Unbroken(f"    {command}"), style="bold")
 
 
 def _show(out: Printer, answer: Explanation) -> None:
@@ -142,7 +142,7 @@ def _show_log(out: Printer, verdict: Verdict, findings: list[Finding]) -> None:
     one, printed = verdict.judgement, PrintedTexts()
     answer = (one.words, ANSWER_STYLES[one.answer])
     around = verdict.surroundings
-    out.line(answer, f"  {verdict.system}  ", Whole(restarted(verdict)), f"  ({verdict.format})")
+    out.line(answer, f"  {verdict.system}  ", Unbroken(restarted(verdict)), f"  ({verdict.format})")
     out.line(f"  {headline(verdict)}", style="bold")
     printed.is_new(one.text)
     out.line(f"  Why: {one.text}")
@@ -210,4 +210,4 @@ def _show_difference(out: Printer, difference: Difference, printed: PrintedTexts
             out.line(f"      {title}{text}")
     if difference.file is not None:
         where = place(difference.file, difference.offset)
-        out.line(Whole(f"      evidence: {where}"), style="dim")
+        out.line(Unbroken(f"      evidence: {where}"), style="dim")

@@ -19,7 +19,7 @@ from tallystick.cli.answers import (
     print_surroundings,
 )
 from tallystick.cli.options import as_json, paths_argument, reading_options, reply
-from tallystick.cli.output import Draft, Printer, Whole
+from tallystick.cli.output import Draft, Printer, Unbroken
 from tallystick.reading import inspect
 from tallystick.reading.results import Inspection, Summary, is_severe
 from tallystick.records import Finding
@@ -51,7 +51,7 @@ def _gravity(findings: Iterable[Finding]) -> int:
 
 def _show_log(out: Printer, log: Summary) -> None:
     out.line((log.title, "bold"), f" {log.format}")
-    out.line(Whole(f"  {log.path}"), f" ({log.name})" if log.name else "")
+    out.line(Unbroken(f"  {log.path}"), f" ({log.name})" if log.name else "")
     out.line(f"  files         {log.files}, {sum(log.bytes.values()):,} bytes: {listed(log.bytes)}")
     out.line(f"  records       {listed(log.records)}")
     out.line(f"  transactions  {listed(log.transactions)}")

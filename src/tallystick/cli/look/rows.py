@@ -20,7 +20,7 @@ from tallystick.cli.options import (
     read_options,
     reading_options,
 )
-from tallystick.cli.output import WIDTH, Printer, Whole, say
+from tallystick.cli.output import WIDTH, Printer, Unbroken, say
 from tallystick.investigate.rows import FORMS, export_rows, row_dicts
 from tallystick.printable import counted, printable
 from tallystick.reading.filters import Filter
@@ -117,7 +117,7 @@ def show_rows(found: Iterable[Mapping[str, Any]]) -> None:
         counts[row["fate"]] += 1
         if (row["system"], row["log"]) != log:
             log, transaction = (row["system"], row["log"]), None
-            out.line(Whole(f"{row['system']}  {row['log']}"), style="bold")
+            out.line(Unbroken(f"{row['system']}  {row['log']}"), style="bold")
         about = row["fate"], row["transaction"], row["gtrid"], row["commit_sequence"]
         if about != transaction:
             transaction = about

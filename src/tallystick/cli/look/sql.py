@@ -24,7 +24,7 @@ from tallystick.cli.options import (
     read_options,
     reading_options,
 )
-from tallystick.cli.output import WIDTH, Printer, Whole, say, say_finding
+from tallystick.cli.output import WIDTH, Printer, Unbroken, say, say_finding
 from tallystick.errors import TallystickError
 from tallystick.investigate.export import FORMATS, refuse_input, write_batches
 from tallystick.printable import counted
@@ -169,7 +169,7 @@ def _show(found: Any) -> None:
         except UnicodeEncodeError:
             table = table.translate(_PLAIN_LINES)
         for line in table.split("\n"):
-            out.line(Whole(line))
+            out.line(Unbroken(line))
 
 
 def _tables(found: Any) -> Iterator[str]:

@@ -16,7 +16,7 @@ import click
 
 from tallystick.cli.answers import ANSWER_STYLES, print_estate, print_problems, stake_text
 from tallystick.cli.options import as_json, paths_argument, reading_options, reply
-from tallystick.cli.output import WIDTH, Draft, PrintedTexts, Printer, Whole
+from tallystick.cli.output import WIDTH, Draft, PrintedTexts, Printer, Unbroken
 from tallystick.printable import counted, shell_quoted
 from tallystick.reading import triage
 from tallystick.reading.databases import Database, strangers
@@ -89,7 +89,7 @@ def _blocks(answer: Triage, most: int, *, every: bool, gravest_last: bool) -> li
             draft.line(f"  and {rest:,} more", style="dim")
     drafts += [_unread(unread), Draft()]
     if hidden:
-        drafts[-1].line(Whole(f"    {answer.command}"), style="dim")
+        drafts[-1].line(Unbroken(f"    {answer.command}"), style="dim")
     print_problems(drafts[-1], notes, strangers(answer.others, answer.databases))
     return drafts
 
@@ -142,6 +142,6 @@ def _show_log(out: Printer, one: TriagedLog, printed: PrintedTexts, command: str
     ):  # fmt: skip
         out.line(line)
     if one.command == command:
-        out.line(Whole(f"    {shell_quoted(one.path)}"), style="dim")
+        out.line(Unbroken(f"    {shell_quoted(one.path)}"), style="dim")
     else:
-        out.line(Whole(f"    {one.command}"), style="bold")
+        out.line(Unbroken(f"    {one.command}"), style="bold")

@@ -8,7 +8,7 @@ import click
 
 from tallystick.cli.answers import gravity_of
 from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
-from tallystick.cli.output import Printer, Whole, print_json_lines, progress
+from tallystick.cli.output import Printer, Unbroken, print_json_lines, progress
 from tallystick.reading import verify
 
 
@@ -33,5 +33,5 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **opti
         for finding in order:
             out.finding(finding)
             if finding.file is None and finding.log and finding.log not in finding.message:
-                out.line("      ", Whole(f"in {finding.log}"), style="dim")
+                out.line("      ", Unbroken(f"in {finding.log}"), style="dim")
     ctx.exit(answer.exit_code)

@@ -11,7 +11,7 @@ import click
 
 from tallystick.cli.answers import ANSWER_STYLES, print_problems
 from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
-from tallystick.cli.output import Printer, Whole, print_json
+from tallystick.cli.output import Printer, Unbroken, print_json
 from tallystick.errors import NotALogError
 from tallystick.reading.results import reads_nothing
 from tallystick.reading.settled import settled_judgement
@@ -65,7 +65,7 @@ def command(
         _print(backlogs)
         for path in lost:
             text = ": the log of this service is missing: what it owed is lost."
-            Printer().line("CANNOT TELL  ", Whole(path), text)
+            Printer().line("CANNOT TELL  ", Unbroken(path), text)
         print_problems(Printer(), found.problems, [])
     calm = all(
         one["answer"] == Answer.SAFE and (one["archive"] or not one["pending"]) for one in backlogs
@@ -125,7 +125,7 @@ def _print(backlogs: list[dict[str, Any]]) -> None:
         oldest = "" if age is None else f", the oldest {age:,.0f} s old"
         answer = (one["words"], ANSWER_STYLES[one["answer"]])
         pending = f"{one['pending']:,} pending, {one['bytes']:,} bytes{oldest}"
-        out.line(answer, "  ", Whole(one["log"]), f": {pending}")
+        out.line(answer, "  ", Unbroken(one["log"]), f": {pending}")
         if one["archive"]:
             out.line("  An archive: what is pending in it may have been applied, as later segments")
             out.line("  of the log say. Ask for the backlog of the service")

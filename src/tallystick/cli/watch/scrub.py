@@ -10,7 +10,7 @@ import click
 
 from tallystick.cli.answers import ANSWER_STYLES, print_problems, stake_text
 from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
-from tallystick.cli.output import Printer, Whole, print_json, print_json_lines, progress
+from tallystick.cli.output import Printer, Unbroken, print_json, print_json_lines, progress
 from tallystick.printable import counted
 from tallystick.reading import scrub
 from tallystick.reading.scrubbing import Scrub, ScrubbedLog
@@ -110,7 +110,7 @@ def _show(out: Printer, found: Scrub) -> None:
 def _show_rotten(out: Printer, one: ScrubbedLog) -> None:
     judgement = one.judgement
     answer = (judgement.words, ANSWER_STYLES[judgement.answer])
-    out.line(answer, Whole(f"  {one.system}  {one.path}"))
+    out.line(answer, Unbroken(f"  {one.system}  {one.path}"))
     out.line(f"  Why: {judgement.text}")
     if stake := stake_text(judgement):
         out.line(f"  At stake: {stake}")

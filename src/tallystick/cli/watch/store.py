@@ -10,7 +10,7 @@ import click
 from tallystick.cli.addresses import GivenPath
 from tallystick.cli.answers import ANSWER_STYLES
 from tallystick.cli.options import as_json
-from tallystick.cli.output import Printer, Whole, print_json
+from tallystick.cli.output import Printer, Unbroken, print_json
 from tallystick.printable import counted, printable
 from tallystick.records import Judgement
 from tallystick.roles import RecoveryResult
@@ -53,7 +53,7 @@ def check(ctx: click.Context, /, path: str, as_json: bool) -> None:
         judgement = recovered.judgement
         answer = (judgement.words, ANSWER_STYLES[judgement.answer])
         size = f"{counted(len(tables), 'table')}, {counted(len(defects), 'defect')}"
-        out.line(answer, "  ", Whole(path), f": {size}")
+        out.line(answer, "  ", Unbroken(path), f": {size}")
         out.line(f"  Why: {judgement.text}")
         for one in defects:
             out.line(f"  page {one.page}: {one.what}", style="bold red")
