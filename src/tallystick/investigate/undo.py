@@ -222,6 +222,7 @@ def _reversals(
     options: ReadOptions | None,
     problems: list[Finding] | None,
 ) -> list[Reversal]:
+    """Return what `undo` or `redo`, by the name of the action, returns."""
     found = survey(path, options=options).refuse_unknown_settings()
     wanted, near = transaction.strip(), deque[str](maxlen=_CANDIDATES_MAX)
     placed = PLACED.fullmatch(wanted)
@@ -233,6 +234,7 @@ def _reversals(
             near.append(name)
         return change.transaction == number and name == wanted
 
+    # One number may be that of several transactions; a global id is of all its branches together.
     known, lone = [*_transactions(found, is_called)], True
     if not known and not placed and len(wanted) >= PREFIX_MIN and found.logs:
         gtrid = _gtrid(found, wanted)

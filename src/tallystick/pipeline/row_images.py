@@ -187,7 +187,7 @@ class Images:
                 if kind == Kind.UPDATE.value and values is not None and columns is not None:
                     values = json.dumps(json.loads(columns) | json.loads(values))
                 self._store.execute(_SET, [collection, key, version, after, values])
-                if kind != Kind.UPDATE.value:
+                if kind != Kind.UPDATE.value:  # a row that is kept is of an earlier life of the key
                     image, columns = before, None
                 elif before is not None:
                     image = before

@@ -70,6 +70,7 @@ def cheapest(costs: Sequence[Sequence[int]]) -> list[int]:
     The Hungarian method: rows join one by one along cheapest augmenting paths, with potentials of
     rows and columns that keep every reduced cost at zero or above.
     """
+    # Rows and columns count from 1: column 0 is where the row waits that joins, row 0 is no row.
     rows, columns = len(costs), len(costs[0]) if costs else 0
     row_price, column_price = [0] * (rows + 1), [0] * (columns + 1)
     row_of, before = [0] * (columns + 1), [0] * (columns + 1)
@@ -92,6 +93,7 @@ def cheapest(costs: Sequence[Sequence[int]]) -> list[int]:
                     column_price[other] -= step
                 else:
                     slack[other] -= step
+        # A free column is reached: back along the path each column takes the row of the one before.
         while column:
             row_of[column] = row_of[before[column]]
             column = before[column]

@@ -348,7 +348,7 @@ class _Loaded:
             part.maps = whole.maps
 
     def _maps(self, sizes: dict[str, int]) -> dict[str, str]:
-        """Return what stands where in each file, by its records."""
+        """Return, for each file, the gravest outcome of the records at each of `PLACES` places."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -367,6 +367,7 @@ class _Loaded:
             first, last = begin * PLACES // size, (end * PLACES - 1) // size
             first, last = (number * PLACES + np.clip(one, 0, PLACES - 1) for one in (first, last))
             for one in np.unique(rank):
+                # Begins count up and ends down: the sum is above zero where any record reaches.
                 steps = np.bincount(first[rank == one], minlength=len(found) + 1)
                 steps -= np.bincount(last[rank == one] + 1, minlength=len(found) + 1)
                 held = np.cumsum(steps)[:-1] > 0

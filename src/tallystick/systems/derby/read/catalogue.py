@@ -170,11 +170,12 @@ class Catalogue:
         return page.container != COLUMNS or any(column < _DESCRIBING for column in columns)
 
     def _renew(self, commit: int | None) -> None:
+        """Make names, tables and indexes anew from the rows of the catalogue after a commit."""
         schemas = _APP | {_text(row, 0): _text(row, 1) for row in self._of(SCHEMAS)}
         containers = {
             _text(row, 1): int.from_bytes(row.get(2) or b"")
             for row in self._of(CONGLOMERATES)
-            if row.get(4) == b"\0"
+            if row.get(4) == b"\0"  # no index, but the table itself
         }
         numbers = {int.from_bytes(row.get(2) or b"") for row in self._of(CONGLOMERATES)}
         self.indexes = numbers - {*containers.values()}
