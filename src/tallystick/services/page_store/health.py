@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tallystick.errors import (
-    IncompleteLogError,
-    LogClosedError,
-    LogPoisonedError,
-    LogWriteError,
-)
+from tallystick.errors import IncompleteLogError, LogClosedError, LogPoisonedError, LogWriteError
 from tallystick.refusals import file_of, reason_of
 from tallystick.roles import InDoubt
 from tallystick.storage.fork import forked_error

@@ -15,30 +15,21 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import NamedTuple, NoReturn, Self
 
 from tallystick.arguments import bytes_of, integer, text
-from tallystick.errors import (
-    BusyError,
-    LogWriteError,
-    RecordTooLargeError,
-    TransactionUsageError,
-)
-from tallystick.printable import logger
+from tallystick.errors import LogWriteError, RecordTooLargeError, TransactionUsageError
 from tallystick.roles import InDoubt, Row, Rows
 from tallystick.roles.branches import refuse_in_branch
 from tallystick.services.page_store.checkpoint import Checkpoints, Latches
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN, ROW_MAX
 from tallystick.services.page_store.recovery import OpenStore
+from tallystick.services.page_store.row_locks import Owner, RowLocks
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.scheduling import threading, time
-from tallystick.storage.signals import Bell, starts_unchecked, uninterrupted
-
-_log = logger("tallystick.page_store")
+from tallystick.storage.scheduling import threading
+from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 FIRST_SESSION = 3
 LAST_SESSION = (1 << 31) - 1
 """Session numbers start over after this one: logs keep them as signed 32-bit numbers."""
-_MOMENT_S = 0.1
-"""Who waits for a row looks so often for sessions that were left without an end."""
 _SCAN_ROWS = 256
 _SCAN_BYTES = 1 << 20
 """A scan reads so much at once, or one longer row."""
@@ -347,70 +338,6 @@ class Table(Uncopied, MutableMapping[int, bytes]):
             stop: The key to stop before; None for no limit.
         """
         return self._session.scan(self._table, start, stop)
-
-
-Owner = weakref.ref[Session]
-"""A session as the owner of rows: nobody can end one that nothing else refers to any more."""
-
-
-class RowLocks(Uncopied):
-    """The session that holds each locked row. A session waits ``seconds`` for one at most.
-
-    A row of a session that nothing refers to any more is free for the next one that wants it.
-    """
-
-    def __init__(self, health: Health, seconds: float) -> None:
-        self.health = health
-        self.owners: dict[Row, Owner] = {}
-        self._seconds = seconds
-        self._freed = Bell()
-        self._taking_over = threading.Lock()
-
-    def wait(self, owner: Owner, row: Row) -> None:
-        """Wait until the row is this session's, which keeps it until its end.
-
-        Raises:
-            BusyError: The time is over, which is also what ends a deadlock.
-            LogClosedError: The store is closed or has failed.
-        """
-        self.health.require_open()
-        deadline = time.monotonic() + self._seconds
-        with uninterrupted:
-            while not self._wait(owner, row, deadline):
-                if time.monotonic() >= deadline:
-                    held = self.owners.get(row, owner)()
-                    raise BusyError(
-                        f"row {row[1]} of table {row[0]} is locked by session "
-                        f"{held and held.number}",
-                        advice="Roll back and try again; in a deadlock one side has to",
-                    )
-
-    def _wait(self, owner: Owner, row: Row, deadline: float) -> bool:
-        """Wait for a row a moment; return whether the session has it."""
-        return self._freed.wait(
-            lambda: self._taken(owner, row), min(deadline, time.monotonic() + _MOMENT_S)
-        )
-
-    def _taken(self, owner: Owner, row: Row) -> bool:
-        """Take a row that is free, or was left by a session that is gone."""
-        found = self.owners.setdefault(row, owner)
-        if found() is None:
-            with self._taking_over:
-                if self.owners.get(row) is found:
-                    _log.warning(
-                        "a transaction was left without an end; its row is free, as it was"
-                    )
-                    self.owners[row] = owner
-                found = self.owners.setdefault(row, owner)
-        return found is owner
-
-    def release(self, owner: Owner, rows: Iterable[Row]) -> None:
-        """Free those of the rows that a session holds, which has ended."""
-        owners = self.owners
-        for row in rows:
-            if owners.get(row) is owner:
-                del owners[row]
-        self._freed.ring()
 
 
 class Limits(NamedTuple):
