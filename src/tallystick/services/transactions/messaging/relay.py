@@ -79,6 +79,8 @@ _NOW = {
 }
 _COUNT_MAX = (1 << 31) - 1
 """As much as each database takes for a LIMIT."""
+_FORGOTTEN_AT_ONCE = 1000
+"""Messages that one statement deletes: each database limits its parameters."""
 _POLL_S = 0.01
 _ERROR_MAX = 1000
 """Characters of an error that are kept with a message."""
@@ -281,9 +283,10 @@ class Relay(Uncopied):
 
     def _forget(self, offsets: Sequence[int]) -> None:
         """Delete messages that were delivered."""
-        if offsets:
-            marks = ", ".join([self._outbox.mark] * len(offsets))
-            self._run(f"DELETE FROM {self._outbox.table} WHERE id IN ({marks})", *offsets)
+        for start in range(0, len(offsets), _FORGOTTEN_AT_ONCE):
+            some = offsets[start : start + _FORGOTTEN_AT_ONCE]
+            marks = ", ".join([self._outbox.mark] * len(some))
+            self._run(f"DELETE FROM {self._outbox.table} WHERE id IN ({marks})", *some)
 
     def _run(self, text: str, *parameters: Any) -> None:
         with self._outbox.manager.begin(independent=True) as transaction:

@@ -191,9 +191,13 @@ class AsyncPool(Uncopied, Generic[_Awaited]):
         """Call ``start`` with a connection; see `Pool.begin`."""
         idle = self._idle.take()
         if idle is not None:
-            with contextlib.suppress(Exception):
+            try:
                 return await start(idle)
-            self._idle.drop(idle)
+            except Exception:
+                self._idle.drop(idle)
+            except BaseException:  # the task is cancelled, or out of time
+                self._idle.discard(idle)
+                raise
         connection = await self._connect()
         try:
             return await start(connection)
