@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import tallystick
 from tallystick.roles import DecisionOutcome
+from tallystick.systems.tally.live.compaction import compact
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles import TallyDecisionLog
 from tallystick.systems.tally.live.roles.journal import TallyJournal
@@ -57,6 +59,25 @@ def test_deleted_record_stays_deleted_where_it_was_moved_before_the_commit(tmp_p
         assert len(list(tmp_path.glob("0*.tally"))) == 1, "the delete went with what it deletes"
     with tallystick.Journal(tmp_path, settings=SMALL) as journal:
         assert live(journal) == [(2, b"kept")]
+
+
+def test_compaction_leaves_what_is_deleted_and_given_up_before_it_is_read(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    journal = TallyJournal(log)
+    for key in range(1, 4):
+        journal.add(key, FILLING).wait()
+    read = log.hold
+
+    def hold(number: int) -> AbstractContextManager[None]:
+        log.hold = read  # type: ignore[method-assign]
+        journal.delete(1).wait()
+        log.reclaim()
+        return read(number)
+
+    log.hold = hold  # type: ignore[method-assign]
+    assert compact(log)
+    assert [one.record_id for one in journal.live_records()] == [2, 3]
+    journal.close()
 
 
 def test_updates_of_an_id_come_as_they_took_effect_and_compaction_changes_nothing(

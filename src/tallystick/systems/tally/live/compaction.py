@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from tallystick.errors import LogUnreadableError
 from tallystick.systems.tally.format.columns import UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.items import Action, Bundle
@@ -76,8 +77,18 @@ def _chunks(old: dict[int, _Elements], size: int) -> Iterator[dict[int, _Element
 
 
 def _move(log: TallyLog, chunk: dict[int, _Elements]) -> None:
-    wanted = {one.lsn for elements in chunk.values() for one in elements}
-    records = {row.lsn: row.record for row in live_rows(log, wanted)}
+    while True:
+        wanted = {one.lsn for elements in chunk.values() for one in elements}
+        try:
+            records = {row.lsn: row.record for row in live_rows(log, wanted)}
+            break
+        except LogUnreadableError:
+            # Some may have changed since, and the segments in which they were been given up.
+            before = chunk
+            with log.state() as state:
+                chunk = {key: one for key, one in before.items() if state.live.get(key) == one}
+            if chunk == before:
+                raise
     bundles = {
         key: Bundle(tuple(_copies([records[one.lsn] for one in elements])))
         for key, elements in chunk.items()
