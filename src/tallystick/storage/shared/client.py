@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from tallystick.errors import LogClosedError, LogPoisonedError, TallystickError, copy_error
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
+from tallystick.storage.opening import needing_space
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.shared import epochs, kernel
 from tallystick.storage.shared.epochs import Epoch, Phase
@@ -72,6 +73,7 @@ class Client(Uncopied):
         Raises:
             LogPoisonedError: A write or sync of the leader has failed.
             LogClosedError: The log was closed, or belongs to the parent of this process.
+            LogFullError: Nobody leads, and there is no room for it here; nothing was handed over.
             TallystickError: This process leads now, and could not recover the log.
         """
         with self._lock:
@@ -151,7 +153,9 @@ class Client(Uncopied):
             if self._epoch.is_current():
                 return self._epoch
             self._refuse_failed(self._epoch)
-        return self._find_leader()
+        # Nothing was handed over yet: without room to lead, it is refused, and tried again later.
+        with needing_space(self._membership.folder, "leading the shared log"):
+            return self._find_leader()
 
     def _find_leader(self) -> Epoch:
         """Return the epoch of a leader that lives; this process may have to lead."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,14 @@ from tallystick.services.journal import Journal
 from tallystick.storage.files import File
 from tallystick.storage.local import LocalFileSystem
 from tallystick.storage.shared import epochs
+from tallystick.storage.shared.client import Cut
 from tallystick.storage.shared.mailbox import REQUEST_MAX
+from tallystick.systems.tally.format.columns import UnplacedRecord
+from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.format.layout import CONTROL_NAME, segment_name
+from tallystick.systems.tally.live.roles.journal import SharedTallyJournal
 from tallystick.systems.tally.live.settings import Settings
-from tallystick.systems.tally.live.shared.batches import decode_error
+from tallystick.systems.tally.live.shared.batches import ITEMS_MAX, decode_error
 from tallystick.systems.tally.live.shared.log import SharedTallyLog
 from tests.systems.tally.live.shared.kit import check
 
@@ -139,6 +144,68 @@ def test_a_full_disk_refuses_what_has_no_room_and_all_go_on(tmp_path: Path) -> N
     with SharedTallyLog(path, settings=_SETTINGS) as log:
         lsns = sorted(acknowledged.values())
         assert log.durable_lsn == lsns[-1]
+
+
+def test_a_transaction_of_which_a_part_was_refused_is_not_committed_with_the_rest(
+    tmp_path: Path,
+) -> None:
+    path, disk = str(tmp_path / "log"), _Disk()
+    journal = SharedTallyJournal(SharedTallyLog(path, settings=_SETTINGS, before=disk))
+    disk.failing, disk.error = "create", errno.ENOSPC
+    number = journal.new_transaction()
+    for record_id in range(ITEMS_MAX + 9):  # handed over in two parts; for the first is no room
+        journal.add_in(number, record_id, bytes(100))
+    with pytest.raises(LogFullError):
+        journal.commit(number).wait()
+    disk.failing = ""
+    assert journal.live_ids() == set()
+    journal.close()
+
+
+def test_records_that_were_written_before_others_found_no_room_are_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SharedTallyLog(str(tmp_path / "log"), settings=_SETTINGS) as log:
+        ask, room = log._client.ask, [True]
+
+        def ask_once(request: bytes) -> bytes | Cut:
+            if not room:
+                raise LogFullError("told to")
+            room.clear()
+            return ask(request)
+
+        add = partial(UnplacedRecord, Code.ADD, b"", None)
+        tickets = [log.submit(add(record_id)) for record_id in range(ITEMS_MAX + 1)]
+        with monkeypatch.context() as patch:
+            patch.setattr(log._client, "ask", ask_once)
+            assert tickets[0].wait() == 1
+        assert tickets[-2].wait() == ITEMS_MAX
+        with pytest.raises(LogFullError):
+            tickets[-1].wait()
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [("allocate", errno.ENOSPC), ("open_file", errno.EMFILE), ("names", errno.EMFILE)],
+)
+def test_without_room_to_lead_what_is_handed_over_is_refused_and_all_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: int
+) -> None:
+    path = str(tmp_path / "log")
+    leader = SharedTallyLog(path, settings=_SETTINGS)
+    follower = SharedTallyLog(path, settings=_SETTINGS)
+    assert follower.append_durably(b"one") == 1
+    leader.close()
+
+    def refused(*_: object) -> None:
+        raise OSError(error, "told to")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"tallystick.storage.shared.kernel.{call}", refused)
+        with pytest.raises(LogFullError, match="leading the shared log"):
+            follower.append_durably(b"refused")
+    assert follower.append_durably(b"two") == 2
+    follower.close()
 
 
 def test_a_disk_that_is_full_while_the_leader_keeps_house_or_closes_takes_the_log_from_nobody(

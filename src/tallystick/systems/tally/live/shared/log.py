@@ -277,12 +277,23 @@ class SharedTallyLog(Closing):
         return cast(Sequence[int], answers)
 
     def _exchange(self, items: list[Item]) -> Sequence[Answer]:
-        """Have the leader write items; return its answers, with an error for what it refused."""
+        """Have the leader write items; return its answers, with an error for what it refused.
+
+        What comes after an item for which there was no room is refused, too, but for actions.
+        """
         if all(type(item) is bytes for item in items):
             return self._ask(items)
         answers: list[Answer] = []
+        error: Answer | None = None
         for some in _pieces(items):
-            answers += self._act(some[0]) if type(some[0]) is Action else self._ask(some)
+            if type(some[0]) is Action:
+                answers += self._act(some[0])
+            elif error is None:
+                found = self._ask(some)
+                answers += found
+                error = next((one for one in found if isinstance(one, TallystickError)), None)
+            else:
+                answers += [error] * len(some)
         return answers
 
     def _act(self, action: Action) -> Sequence[Answer]:
@@ -295,7 +306,10 @@ class SharedTallyLog(Closing):
     def _ask(self, items: list[Item]) -> Sequence[Answer]:
         answers: list[Answer] = []
         while items:
-            answer = self._client.ask(encode_items(items))
+            try:
+                answer = self._client.ask(encode_items(items))
+            except LogWriteError as error:  # nothing of these was handed over
+                return [*answers, *[error] * len(items)]
             if isinstance(answer, bytes):
                 rest = self._answers(answer, len(items))
                 return [*answers, *rest] if answers else rest
