@@ -87,6 +87,7 @@ static int write_and_sync(LogEnd *at, const char *data, size_t size, int *no_roo
             *no_room = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
             return *no_room ? 0 : errno;
         }
+        if (!some) return EIO; /* as the twin: else it might go on for ever */
         done += some > 0 ? (size_t)some : 0;
     }
     while (fdatasync(fd) < 0)
@@ -192,11 +193,13 @@ PyObject *write_encoded(LogEnd *at, PyObject *item, Py_ssize_t size) {
     PyObject *encoder = at->encoders ? PyDict_GetItemWithError(at->encoders, type) : NULL;
     if (encoder && may_write(at, size) && has_room(at, size))
         made = PyObject_CallFunctionObjArgs(encoder, item, NULL);
+    /* The number first: once the group is written nothing may fail, or it is written again. */
     if (made && made != Py_None &&
         PyArg_ParseTuple(made, "IIy#y#", &count, &columns, &first, &first_size, &rest,
                          &rest_size) &&
-        write_group(at, count, columns, first, first_size, rest, rest_size) == 0)
-        lsn = PyLong_FromUnsignedLongLong(at->next_lsn - 1);
+        (lsn = PyLong_FromUnsignedLongLong(at->next_lsn + count - 1)) &&
+        write_group(at, count, columns, first, first_size, rest, rest_size))
+        Py_CLEAR(lsn);
     XDROP(made);
     return lsn;
 }

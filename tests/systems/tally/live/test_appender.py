@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -327,6 +330,47 @@ def test_what_the_core_failed_to_write_fails_again_and_leaves_the_end_where_it_w
     with pytest.raises(LogPoisonedError):
         log.append_durably(b"three")
     log.abandon()
+
+
+WRITES_NOTHING = """
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+ssize_t pwrite(int file, const void *data, size_t size, off_t at) {
+    return memmem(data, size, "nothing", 7) ? 0 : syscall(SYS_pwrite64, file, data, size, at);
+}
+ssize_t pwrite64(int file, const void *data, size_t size, off_t at) {
+    return pwrite(file, data, size, at);
+}
+"""
+WRITES = """
+import sys
+from tallystick.errors import LogPoisonedError
+from tallystick.systems.tally.live.log import TallyLog
+log = TallyLog(sys.argv[1])
+log.append_durably(b"one")
+try:
+    log.append_durably(b"nothing")
+except LogPoisonedError as error:
+    print(type(error.__cause__).__name__)
+log.abandon()
+"""
+
+
+@pytest.mark.long
+def test_a_write_that_writes_nothing_is_not_repeated_for_ever(tmp_path: Path) -> None:
+    if (compiler := shutil.which("gcc") or shutil.which("cc")) is None:
+        pytest.skip("a C compiler is needed")
+    library = tmp_path / "nothing.so"
+    compiling = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
+    subprocess.run(compiling, input=WRITES_NOTHING.encode(), check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", WRITES, str(tmp_path / "log")],
+        env=os.environ | {"LD_PRELOAD": str(library)}, stdout=subprocess.PIPE, timeout=60,
+        check=True,
+    )  # fmt: skip
+    assert ended.stdout == b"OSError\n"
 
 
 def test_the_core_is_in_use_where_it_is_installed(tmp_path: Path) -> None:
