@@ -296,6 +296,18 @@ def test_target_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> Non
     service(tmp_path, {"first": first}).close()
 
 
+def test_a_target_that_cannot_be_closed_leaves_no_other_open(tmp_path: Path) -> None:
+    class Unclosable(Recorder):
+        def close(self) -> None:
+            raise OSError("told to")
+
+    last = Closing()
+    behind = service(tmp_path, {"first": Unclosable(), "last": last})
+    with pytest.raises(OSError, match="told to"):
+        behind.close()
+    assert last.closed
+
+
 def test_coroutine_that_hangs_is_cancelled_at_the_end(tmp_path: Path) -> None:
     ended = threading.Event()
 

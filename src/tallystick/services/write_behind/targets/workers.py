@@ -436,10 +436,11 @@ class Workers(Mapping[str, TargetQueue], Uncopied):
             queue.stop(deadline)
 
     def close(self) -> None:
-        """Close the targets that were opened."""
-        for target in self._opened:
-            target.close()
-        self._opened.clear()
+        """Close the targets that were opened, whatever one of them raises."""
+        opened, self._opened = self._opened, []
+        with contextlib.ExitStack() as steps:  # the last one that is added is the first
+            for target in reversed(opened):
+                steps.callback(target.close)
 
 
 def _is_down(error: Exception) -> bool:
