@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.errors import LogClosedError
 from tallystick.storage.local import LocalFileSystem, made_whole
 from tests.interrupts import bytecodes_of, handlers, interrupted
 
@@ -93,3 +94,22 @@ def test_what_is_appended_is_whole_where_the_system_takes_a_part_at_a_time(
         file.pwrite(b"second\n", 0)
     file.close()
     assert (tmp_path / "notes").read_bytes() == b"first\nsecond\n"
+
+
+def test_what_is_appended_may_be_synced_by_another_thread_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    file = LocalFileSystem().open_to_append(str(tmp_path / "notes"))
+
+    def write_and_sync(fd: int, data: memoryview) -> int:
+        written = write(fd, data)
+        file.datasync()  # as in another thread, before the writer goes on
+        return written
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.write", write_and_sync)
+        file.pwrite(b"note\n", 0)
+    file.close()
+    with pytest.raises(LogClosedError):
+        file.datasync()

@@ -143,8 +143,8 @@ class Descriptor(Uncopied):
             self.close()
 
 
-class Folder(Descriptor):
-    """The descriptor of a folder, whose position not every file system keeps: its number does."""
+class KnownByNumber(Descriptor):
+    """A descriptor that is known by the number of its file in the file system."""
 
     __slots__ = ()
 
@@ -154,3 +154,9 @@ class Folder(Descriptor):
     def _mark_of(self, fd: int) -> int:
         found = os.fstat(fd)
         return found.st_dev << 64 | found.st_ino
+
+
+class Folder(KnownByNumber):
+    """The descriptor of a folder, whose position not every file system keeps."""
+
+    __slots__ = ()

@@ -18,7 +18,7 @@ from tallystick.errors import LogClosedError, LogLockedError
 from tallystick.posix import O_PLAIN, drop_cached, fcntl, links_and_size, pread
 from tallystick.storage.files import VECTOR_MAX, Bytes, Lock, fill_with_zeros, write_all
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.local.descriptors import FILE_MODE, Descriptor, Place
+from tallystick.storage.local.descriptors import FILE_MODE, Descriptor, KnownByNumber, Place
 
 REFUSED = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 """Errors of a lock that another process or object has; all others are of the file system."""
@@ -157,18 +157,18 @@ def sync_for_reading(path: str, begin: int, end: int) -> None:
         os.close(fd)
 
 
-class AppendedFile(LocalFile):
-    """A file that other processes append to, too; a line is whole, or the disk is full."""
+class AppendedFile(KnownByNumber, LocalFile):
+    """A file that other processes append to, too; a line is whole, or the disk is full.
+
+    A write changes its position, and others may look at the descriptor then.
+    """
 
     __slots__ = ()
 
     def pwrite(self, data: Bytes, offset: int) -> None:  # noqa: ARG002
         """Write bytes to the end of the file, wherever that is."""
         fd = self.fd
-        try:
-            write_all(lambda rest, _: os.write(fd, rest), data, 0)
-        finally:
-            os.lseek(fd, self.mark, os.SEEK_SET)
+        write_all(lambda rest, _: os.write(fd, rest), data, 0)
 
 
 class _RangeLock(Uncopied):
