@@ -15,6 +15,7 @@ import tallystick
 from tallystick.errors import LogLockedError, LogUnreadableError, LogWriteError, TallystickError
 from tallystick.records import Answer
 from tallystick.rescue import repair
+from tallystick.storage.local import LOCAL
 from tallystick.systems.bitronix.live.log import DiskJournal
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.live.mend import patches
@@ -62,13 +63,23 @@ def test_the_copy_is_what_was_there_before_the_damage(name: str, tmp_path: Path)
     assert names(tmp_path) == ["copy", "log"]
 
 
-def test_a_control_file_that_is_gone_is_made_from_its_mirror(tmp_path: Path) -> None:
+def test_a_control_file_that_is_gone_is_made_from_its_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named, sync_dir = list[bool](), LOCAL.sync_dir
+
+    def note(path: str) -> None:
+        named.append(Path(path, Path(DERBY).name).exists())
+        sync_dir(path)
+
+    monkeypatch.setattr(LOCAL, "sync_dir", note)
     log = case("derby", "halted", tmp_path / "log")
     before = content(log)
     (log / DERBY).unlink()
     (mend,) = repair(log, tmp_path / "copy").mends
     assert (mend.file, mend.offset, mend.before) == (DERBY, 0, b"")
     assert content(tmp_path / "copy") == before
+    assert True in named, "its name is durable, too"
 
 
 def test_of_two_damaged_copies_the_sum_of_one_proves_the_rest_of_the_other(tmp_path: Path) -> None:

@@ -333,6 +333,7 @@ def _written(patch: Patch, file: Path) -> Mend | None:
         out.write(data)
         out.flush()
         os.fsync(out.fileno())
+    LOCAL.sync_dir(str(file.parent.absolute()))  # the file may not have been there
     return Mend(str(file), offset, before, data, patch.why)
 
 
