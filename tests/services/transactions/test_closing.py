@@ -18,7 +18,7 @@ from tallystick.services.transactions import (
     Status,
     TransactionManager,
 )
-from tests.services.transactions.model import Database, DurableState
+from tests.services.transactions.model import Database, DurableState, ModelResource
 
 LIMIT_S = 60.0
 CLOSED = "the transaction manager was closed"
@@ -67,6 +67,23 @@ def test_a_transaction_uses_no_resource_after_close(tmp_path: Path, state: Durab
         with ThreadPoolExecutor(1) as others:
             others.submit(tm.close).result(LIMIT_S)
         work(tx)
+
+
+def test_a_resource_that_cannot_be_closed_leaves_no_other_open(
+    tmp_path: Path, state: DurableState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = list[str]()
+
+    def close(resource: ModelResource) -> None:
+        closed.append(resource.name)
+        raise ValueError("told to")
+
+    monkeypatch.setattr(ModelResource, "close", close)
+    tm = manager(tmp_path, state, None)
+    with pytest.raises(ValueError, match="told to"):
+        tm.close()
+    assert closed == ["a", "b"]
+    manager(tmp_path, state, None, close_resources=False).close()
 
 
 class Closing:

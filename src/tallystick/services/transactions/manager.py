@@ -455,11 +455,15 @@ class TransactionManager(Closing):
         self._reaper.end_calls(math.inf)
 
     def _close_all(self) -> None:
-        for name, resource in self._timed.now().items():
-            try:
-                resource.close()
-            except ResourceUnreachable as answer:
-                _log.warning("a resource does not close: %s", answer, extra={"resource": name})
+        with ExitStack() as steps:  # the last one first, whatever one of them raises
+            for name, resource in reversed(self._timed.now().items()):
+                steps.callback(self._close_one, name, resource)
+
+    def _close_one(self, name: str, resource: Resource) -> None:
+        try:
+            resource.close()
+        except ResourceUnreachable as answer:
+            _log.warning("a resource does not close: %s", answer, extra={"resource": name})
 
     def _require_open(self) -> None:
         if self._forked:
