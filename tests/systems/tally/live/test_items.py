@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallystick.errors import RecordTooLargeError
 from tallystick.storage.crc import crc32
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.bodies import Ending, encode_ending, encode_names
@@ -21,6 +22,7 @@ from tallystick.systems.tally.live import items as bulk
 from tallystick.systems.tally.live.items import Columnar, Item, UnplacedEntry, UnplacedMarks
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.journal import open_journal
+from tallystick.systems.tally.live.roles.record_journal import TallyRecordJournal
 from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.testing import MemoryFileSystem
@@ -206,3 +208,23 @@ def test_the_sizes_of_the_first_bodies_tell_whether_the_next_segment_is_needed(
     journal.append_many([])
     journal.close()
     assert expected == [4500, 0]
+
+
+def test_the_end_of_a_transaction_of_very_many_segments_is_refused_or_fits(tmp_path: Path) -> None:
+    """Each segment takes a place in its commit record."""
+    settings = Settings(segment_size=16 << 10, preallocate=False, idle_mark_s=None)
+    for segments, fits in ((450, True), (1000, False)):
+        path = str(tmp_path / str(segments))
+        log = TallyLog(path, settings=settings)
+        journal = TallyRecordJournal(log)
+        journal.add_in(7, 1, b"body")
+        with log.state() as state:  # as if it had records there
+            state.open[7].counts.update(dict.fromkeys(range(10_000, 10_000 + segments), 0))
+        large = log.append(bytes(log.capacity - 900))
+        commit = journal.commit(7)
+        assert large.wait() == 2
+        with contextlib.nullcontext() if fits else pytest.raises(RecordTooLargeError):
+            commit.wait()
+        journal.close()
+        with TallyLog(path, settings=settings) as again:
+            assert again.next_lsn == (4 if fits else 3)

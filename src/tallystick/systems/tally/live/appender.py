@@ -56,7 +56,8 @@ from tallystick.systems.tally.format.sealing import (
     encrypt,
     new_nonce,
 )
-from tallystick.systems.tally.live.settings import Settings
+from tallystick.systems.tally.live.items import too_large
+from tallystick.systems.tally.live.settings import Settings, capacity
 from tallystick.systems.tally.read.walk import Expected
 
 _NO_NONCE: Final = bytes(NONCE_SIZE)
@@ -161,6 +162,7 @@ class Appender(Uncopied):
         key: bytes | None,
         epoch: int = 0,
     ) -> None:
+        self._folder = folder
         self._epoch = epoch
         self._settings = settings
         self._key = key
@@ -211,10 +213,17 @@ class Appender(Uncopied):
         at.index[:] = b"".join([ENTRY.pack(*entry) for entry in index])
 
     def ensure_space(self, size: int) -> None:
-        """Roll if a group with a payload of ``size`` bytes does not fit in the segment."""
-        length = group_length(size + TAG_SIZE, self.control.sector_size)
+        """Roll if a group with a payload of ``size`` bytes does not fit in the segment.
+
+        Raises:
+            RecordTooLargeError: it fits in none: it ends a transaction of very many segments.
+        """
+        segment_size, sector = self.control.segment_size, self.control.sector_size
+        length = group_length(size + TAG_SIZE, sector)
         end = self.at.end + length + self._index_length(1)
-        if end > self.control.segment_size or self._next is not None:
+        if end > segment_size or self._next is not None:
+            if DATA_OFFSET + length + group_length(ENTRY_SIZE, sector) > segment_size:
+                raise too_large(self._folder, capacity(segment_size, sector), size)
             self.roll()
 
     def reserve_ahead(self, size: int) -> None:

@@ -129,7 +129,6 @@ Item: TypeAlias = (
 
 
 ROW_BYTES = RECORD_BYTES + ROW_HEAD_SIZE
-_PAIRS_BYTES = 64 * PAIR_BYTES
 _PLAIN = {bytes}
 _FREELY_GROUPED = {bytes, UnplacedRecord, Bundle, UnplacedEntry, UnplacedMarks}
 """Items that have neither pairs nor a group of their own."""
@@ -242,12 +241,14 @@ def too_large(path: str, capacity: int, size: int) -> RecordTooLargeError:
 
 
 def split_into_groups(
-    items: Sequence[Item], capacity: int
+    items: Sequence[Item], capacity: int, pairs_of: Callable[[Item], int]
 ) -> Iterator[tuple[type, list[Item], int]]:
     """Yield items that can be one group each, with their kind and the sum of their sizes.
 
-    The kind is ``bytes`` for plain records only, `Columnar` or `Action` for a single item, else
-    ``object``.
+    ``pairs_of(item)`` returns an upper bound of the bytes of its pairs, which are no part of its
+    size; it is called once all groups before are written. An item that does not fit is a group of
+    its own. The kind is ``bytes`` for plain records only, `Columnar` or `Action` for a single item,
+    else ``object``.
     """
     sizes = [size_of(item) for item in items]
     kinds = set(map(type, items))
@@ -260,7 +261,7 @@ def split_into_groups(
     for item, own in zip(items, sizes, strict=True):
         kind = type(item)
         alone = kind is Columnar or kind is Action
-        own_pairs = _PAIRS_BYTES * (kind is UnplacedEnding or kind is CommittedRows)
+        own_pairs = pairs_of(item)
         pairs += own_pairs
         if group and (size + pairs + own > capacity or alone):
             yield object, group, size

@@ -127,7 +127,7 @@ class GroupEncoder:
     def write_durably(self, bundles: Sequence[Bundle]) -> None:
         """Write and sync the bundles that fit in a group; call it in an `Action` only."""
         fitting: list[Item] = [one for one in bundles if size_of(one) <= self._capacity]
-        for _, group, size in split_into_groups(fitting, self._capacity):
+        for _, group, size in split_into_groups(fitting, self._capacity, self._pairs_of):
             self._mixed(group, size)
         self._appender.sync()
 
@@ -139,7 +139,7 @@ class GroupEncoder:
         answers: list[Answer] = []
         error: LogWriteError | None = None
         refused = False
-        for kind, group, size in split_into_groups(items, self._capacity):
+        for kind, group, size in split_into_groups(items, self._capacity, self._pairs_of):
             try:
                 if kind is Action:
                     answers.append(self._act(cast(Action, group[0])))
@@ -234,7 +234,7 @@ class GroupEncoder:
 
     def _mixed(self, items: Sequence[Item], size: int) -> list[int]:
         appender, state = self._appender, self._state
-        appender.ensure_space(size + self._pairs_size(items))
+        appender.ensure_space(size + sum(map(self._pairs_of, items)))
         now, segment = appender.now(), appender.at.segment
         made = _Records(state, segment)
         for item in items:
@@ -260,15 +260,12 @@ class GroupEncoder:
                 place = end
         return lsns
 
-    def _pairs_size(self, items: Sequence[Item]) -> int:
-        """Return the bytes of the pairs of every ending: each may get one segment more."""
-        opened = self._state.open
-        endings = [
-            opened.get(item.transaction)
-            for item in items
-            if type(item) is UnplacedEnding or type(item) is CommittedRows
-        ]
-        return PAIR_BYTES * sum([2 + (len(one.counts) if one else 0) for one in endings])
+    def _pairs_of(self, item: Item) -> int:
+        """Return the bytes of the pairs of an ending at most: it may get two segments more."""
+        if not isinstance(item, UnplacedEnding | CommittedRows):
+            return 0
+        one = self._state.open.get(item.transaction)
+        return PAIR_BYTES * (2 + (len(one.counts) if one else 0))
 
 
 class _Records:
