@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ from tallystick.systems.derby.format.operations import (
 from tallystick.systems.derby.format.page_rows import read_row
 from tallystick.systems.derby.format.record_body import Body, encode_body
 from tallystick.systems.derby.read.containers import Conglomerate, conglomerates, holds
-from tallystick.systems.derby.read.surroundings import read_at_boot
+from tallystick.systems.derby.read.surroundings import read_at_boot, surroundings_of
 from tallystick.systems.derby.runs import stored
 from tallystick.systems.derby.runs.chunk import Runs
 from tallystick.systems.derby.verdict import pages
@@ -888,6 +889,20 @@ def test_pages_of_an_encrypted_database_are_read_with_its_key(tmp_path: Path) ->
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-50] + bytes([content[-50] ^ 1]) + content[-49:])
     assert Answer.SAFE not in [one.answer for one in parts_of(path, plain, CIPHER)]
+
+
+def test_properties_from_before_a_database_was_encrypted_do_not_open_it(tmp_path: Path) -> None:
+    """Derby 10.14 and 10.16 do not boot: XBM0U."""
+    path = killed(tmp_path)
+    reading = reading_of(path)
+    files = replace(reading.log, cipher=CIPHER)  # as an external key, or the rest of them, gives it
+    before, *_ = surroundings_of(reading.source, files).parts
+    assert (before.part, before.fits, before.answer) == (
+        "service.properties", False, Answer.REFUSES
+    )  # fmt: skip
+    with (path / "service.properties").open("a") as properties:
+        properties.write("dataEncryption=true\n")
+    assert surroundings_of(reading.source, files).parts[0].fits
 
 
 def rows_on_pages(path: Path) -> list[Written]:

@@ -13,6 +13,7 @@ from typing import Final
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Answer, Part, Surroundings
 from tallystick.storage.source import link_to_nothing, logical_name, same_place
+from tallystick.systems.derby.format.crypto import ENCRYPTED
 from tallystick.systems.derby.format.layout import SEGMENT, Control
 from tallystick.systems.derby.read.files import (
     LOG_DEVICE,
@@ -69,7 +70,7 @@ def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
         return alone(log.path)
     if elsewhere := log_elsewhere(log):
         return Surroundings(database, "database", (_other_device(elsewhere),), reads_log=False)
-    parts = [_properties(database)]
+    parts = [_properties(database, files)]
     containers = sorted(names_beside(f"{database}/{SEGMENT}"))
     opened = [*log.files, *(f"{database}/{SEGMENT}/{one}" for one in containers)]
     if (packed := packed_part(opened, _LAYOUT)) is not None:
@@ -199,7 +200,7 @@ def put_aside(log: LogSource) -> str:
     )
 
 
-def _properties(database: str) -> Part:
+def _properties(database: str, files: LogFiles) -> Part:
     name, path = PROPERTIES, f"{database}/{PROPERTIES}"
     try:
         name = taken_properties(database)
@@ -219,5 +220,9 @@ def _properties(database: str) -> Part:
     numberless = next((one for one in _NUMBERS if not found[one].isdecimal()), None)
     if numberless is not None:
         text = f"{name} has no number as {numberless}: the database does not boot."
+        return Part(name, path, _LAYOUT, fits=False, why=text, answer=Answer.REFUSES)
+    if files.cipher is not None and found.get(ENCRYPTED, "").lower() != "true":
+        text = f"{name} does not say that the database is encrypted ({ENCRYPTED}), and its log is: "
+        text += "the database does not boot (XBM0U)."
         return Part(name, path, _LAYOUT, fits=False, why=text, answer=Answer.REFUSES)
     return Part(name, path, _LAYOUT, fits=True, why="It has what a boot needs.")
