@@ -66,6 +66,17 @@ def test_as_of(spark: SparkSession, name: str) -> None:
     assert {row.key: bytes(row.after) for row in found} == expected
 
 
+def test_as_of_is_the_row_after_an_update_where_nothing_tells_it_from_the_row_before(
+    spark: SparkSession,
+) -> None:
+    """A feed that was read without _change_type has both, in whatever order they come."""
+    from tallystick.pipeline.stages import as_of
+
+    after = CHANGE_ROWS[0] | {"kind": "update", "after": b"new"}
+    rows = frame(spark, CHANGES, [after, after | {"after": None}]).coalesce(1)
+    assert [row.after for row in as_of(rows).collect()] == [b"new"]
+
+
 def test_as_of_what_are_no_changes_is_refused_in_a_sentence(spark: SparkSession) -> None:
     from tallystick.pipeline.stages.changes import as_of
 

@@ -41,8 +41,10 @@ def as_of(changes: DataFrame, *, time: int | None = None, sequence: int | None =
     alive = wanted.withColumn("_emptied", emptied).where(
         F.col("_emptied").isNull() | (_order() > F.col("_emptied"))
     )
+    # Without _change_type nothing else tells the row before an update from the row after it.
+    images = [F.col(name).isNotNull() for name in changes.columns if name.lower() == "after"]
     last = alive.groupBy("system", "log", "collection", "key").agg(
-        F.max_by(F.struct(*changes.columns), _order()).alias("change")
+        F.max_by(F.struct(*changes.columns), F.struct(_order(), *images)).alias("change")
     )
     return last.select("change.*").where(F.col("kind") != Kind.DELETE.value)
 
