@@ -91,7 +91,8 @@ def test_counts_of_records_end_as_the_records_do_where_one_is_damaged(
         "rows", "rows --json", "rows --lost", "rows --key 5", "rows --to csv", "history PATH 2",
         "history PATH 4", "asof --lsn 1000000", "sql PATH 'select count(*) from rows'",
         "sql PATH 'select count(*) from changes'", "sql PATH 'from global_transactions'",
-        "export --to csv --table changes",
+        "export --to csv --table changes", "sql PATH 'select count(*) from transactions'",
+        "export --to csv --table transactions",
     ],
 )  # fmt: skip
 def test_the_rows_of_a_damaged_log_are_given_with_what_is_damaged(

@@ -36,7 +36,7 @@ from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
 from tallystick.reading.settled import damage_of, require_some
 from tallystick.reading.survey import NO_LOG, deliver, error_finding, survey
-from tallystick.reading.tables import Condition
+from tallystick.reading.tables import HIDDEN_BY_DAMAGE, Condition
 from tallystick.records import Clock, Finding, Severity
 from tallystick.systems.protocol import (
     LogReading,
@@ -123,8 +123,9 @@ class _Asked(SourceOptions):
             self.problems.append(problem)
 
     def note_read(self, table: str, reading: LogReading) -> None:
-        """Take note of damage that may hide changes or decisions; these have judged their log."""
-        if table == "changes" or (table, self.table) == ("findings", "global_transactions"):
+        """Take note of damage that may hide rows or decisions."""
+        hidden = table in HIDDEN_BY_DAMAGE
+        if hidden or (table, self.table) == ("findings", "global_transactions"):
             known = {one.name: one for one in systems()}
             for one in damage_of(reading, known, self.given):
                 self.note_problem(one)

@@ -88,6 +88,8 @@ TABLES: dict[str, pa.Schema] = {
     "logs": schemas.LOGS,
 }
 """The schemas of the tables of one log."""
+HIDDEN_BY_DAMAGE = ("changes", "transactions")
+"""Tables that do not show damage in its place: it may hide rows of them."""
 
 
 def batches_of(

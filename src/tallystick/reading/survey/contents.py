@@ -72,7 +72,7 @@ def read_arrow(
         salvage: as for `scan`; then records are decoded one by one.
         wanted: chooses rows of the table; by default all.
         options: what readers have to know, as a time zone or a key.
-        problems: as for `scan`; of the table of changes it gets also damage that may hide others.
+        problems: as for `scan`; of `HIDDEN_BY_DAMAGE` it gets also damage that may hide rows.
 
     Raises:
         ValueError: there is no such table or column.
@@ -102,7 +102,7 @@ def read_arrow(
                 )
                 for one in ([None] if splits is None else splits)
             )
-            if table == "changes" and splits is None and problems is not None:
+            if table in tables.HIDDEN_BY_DAMAGE and splits is None and problems is not None:
                 batches = chain(batches, noting_damage(reading))
         if table == "records":
             found.tells_lsns(reading, wanted)
