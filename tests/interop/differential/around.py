@@ -284,6 +284,13 @@ def _beside_the_other_store(copy: Path, *_: object) -> bool:
     return True
 
 
+def _linked(copy: Path, *_: object) -> bool:
+    """Put a link in its place, to a name that H2 makes another one of."""
+    _first(copy).rename(copy / "data.bin")
+    _first(copy).symlink_to("data.bin")
+    return True
+
+
 def _file_of_yesterday(copy: Path, whole: Whole, *_: object) -> bool:
     return _put_all(list(whole.older.iterdir()), copy, "")
 
@@ -301,6 +308,7 @@ H2: dict[str, Damage] = {
     "cut at a page": _cut_at_a_page,
     "empty pages after the end": _grown,
     "temporary file beside": _beside_the_other_store,
+    "a link to another name": _linked,
     WHOLE_OLDER: _file_of_yesterday,
 }
 
@@ -341,6 +349,12 @@ def _part_from(folder: Path, copy: Path, rng: random.Random) -> bool:
     return _put(path, other.read_bytes())
 
 
+def _part_far_behind(copy: Path, *_: object) -> bool:
+    count = len(list(copy.glob("db.h2.db*")))
+    shutil.copyfile(_first(copy), copy / f"db.h2.db.{count + 5}.part")
+    return True
+
+
 def _part_older(copy: Path, whole: Whole, _: Path, rng: random.Random) -> bool:
     return _part_from(whole.older, copy, rng)
 
@@ -353,6 +367,7 @@ SPLIT: dict[str, Damage] = {
     "part missing": _part_missing,
     "part emptied": _part_emptied,
     "part cut": _part_cut,
+    "part far behind the last": _part_far_behind,
     PART_OLDER: _part_older,
     PART_FOREIGN: _part_of_another,
 }

@@ -423,11 +423,12 @@ def test_a_number_that_begins_with_a_zero_is_none_of_a_part(tmp_path: Path) -> N
     assert [one.part for one in found.surroundings.parts if not one.there] == ["test.h2.db.2.part"]
 
 
-def test_a_part_far_behind_the_last_one_is_none_that_is_opened(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["test.h2.db.9.part", "test.h2.db"])
+def test_a_part_far_behind_the_last_one_is_none_that_is_opened(source: str, tmp_path: Path) -> None:
     """1.3.176 opens it with split:19: 6,000 rows of 6,000, as its last part may be short."""
     folder = unpacked("split-files.txz", tmp_path)
     assert (folder / "test.h2.db.10.part").stat().st_size < (folder / "test.h2.db").stat().st_size
-    shutil.copyfile(folder / "test.h2.db.9.part", folder / "test.h2.db.15.part")
+    shutil.copyfile(folder / source, folder / "test.h2.db.15.part")
     assert answer_of(folder) == (Answer.CANNOT_TELL, "beside-the-log")
 
 

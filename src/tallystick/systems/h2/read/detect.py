@@ -50,7 +50,11 @@ def detect(folder: Folder) -> list[LogSource]:
     """Return a log for each page store file of the folder, with its parts where it was split."""
     parts = _parts(folder)
     names = {entry.name for entry in folder.entries}
-    found = [(one.name, [one.path]) for one in folder.entries if _recognised(one, names)]
+    found = [
+        (one.name, [one.path])
+        for one in folder.entries
+        if not PART.fullmatch(one.name) and _recognised(one, names)
+    ]
     named = {name for name, _ in found}
     found += [(name, []) for name in parts if name not in named]
     several = len(found) > 1
