@@ -220,6 +220,7 @@ def _make_sealed(folder: Path) -> None:
     log = TallyLog(str(folder / "log"), settings=TINY, key=lambda: KEY)
     for item in every_item() * 3:
         log.submit(item)
+        log.flush()  # several groups, each with a seal of its own
     log.close()
 
 

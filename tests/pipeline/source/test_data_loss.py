@@ -522,9 +522,9 @@ def test_a_file_that_is_made_after_the_log_was_listed_is_not_missing(
     rows, stream, newest = _valid(tmp_path), Follower(tmp_path), sorted(tmp_path.glob(pattern))[-2:]
     found = Tailer._logs
 
-    def stale(tailer: Tailer) -> list[LogSource]:
+    def stale(tailer: Tailer, *, waits: bool = False) -> list[LogSource]:
         gone = {str(one) for one in newest}
-        logs = found(tailer)
+        logs = found(tailer, waits=waits)
         return [replace(one, files=tuple(set(one.files) - gone)) for one in logs]
 
     with monkeypatch.context() as patched:

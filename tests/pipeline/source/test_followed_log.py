@@ -231,9 +231,9 @@ def test_a_log_that_is_not_listed_for_a_moment_takes_no_records_with_it(
     options = SourceOptions((str(tmp_path / "log"),))
     end = Tailer(options).advance({})
     looks = [find(options.paths), replace(find(options.paths), logs=[])]
-    monkeypatch.setattr(ranges, "find", lambda _paths: looks.pop() if looks else None)
+    monkeypatch.setattr(ranges, "find", lambda _paths, **_: looks.pop() if looks else None)
     assert _ids(file_ranges(options, {}, end), options) == list(range(6))
-    monkeypatch.setattr(ranges, "find", lambda _paths: replace(find(options.paths), logs=[]))
+    monkeypatch.setattr(ranges, "find", lambda _paths, **_: replace(find(options.paths), logs=[]))
     with pytest.raises(LogUnreadableError, match="not found"):
         file_ranges(options, {}, end)
 
