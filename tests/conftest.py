@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import Phase, settings
 
+from tests.memory import memory
+
 pytest_plugins = [
     "tests.forked",
     "tests.servers",
@@ -50,8 +52,7 @@ def interruptible() -> Iterator[None]:
 @pytest.fixture
 def memory_folder(tmp_path: Path) -> Iterator[Path]:
     """A folder in memory, where there is one: for what does not depend on a disk."""
-    in_memory = Path("/dev/shm")
-    with TemporaryDirectory(dir=in_memory if in_memory.is_dir() else tmp_path) as made:
+    with TemporaryDirectory(dir=memory() or tmp_path) as made:
         yield Path(made)
 
 

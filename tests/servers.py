@@ -30,13 +30,12 @@ import pymysql
 import pytest
 from psycopg import sql
 
+from tests.memory import ROOM, memory
 from tests.need import MYSQL, mariadb_program, need, postgres_bin, server_program
 
 START_SECONDS = 180.0
 NAME_MAX = 63
 """Bytes in the name of a database of PostgreSQL; MariaDB takes one more."""
-MEMORY_MIN = 8 << 30
-"""Bytes of memory from which servers keep their files there: several of them, 300 MB each."""
 
 
 MARIADB_ENGINE = "mysql+pymysql" if MYSQL else "mariadb+pymysql"
@@ -157,9 +156,8 @@ def _home(user: str | None, *, in_memory: bool = False) -> Path:
     In memory only where there is enough of it: a server that is killed leaves there what it leaves
     on a disk, as its writes are with the kernel, and no test waits for its syncs.
     """
-    memory = Path("/dev/shm")
-    in_memory = in_memory and memory.is_dir() and shutil.disk_usage(memory).free > MEMORY_MIN
-    folder = Path(tempfile.mkdtemp(prefix="tallystick-db-", dir=memory if in_memory else None))
+    place = memory(ROOM) if in_memory else None
+    folder = Path(tempfile.mkdtemp(prefix="tallystick-db-", dir=place))
     if user is not None:
         shutil.chown(folder, user)
     return folder

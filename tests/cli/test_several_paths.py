@@ -91,9 +91,9 @@ def test_what_a_star_names_is_what_lies_below(part: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("triage",), ("explain",), ("inspect",), ("verify",), ("scrub",), ("dump",), ("rows",),
-     ("export", "--to", "csv"), ("asof", "--lsn", "1"), ("indoubt", "list"), ("runbook",),
-     ("backlog",)],
+    [("triage",), ("explain",), ("inspect",), ("verify",), ("scrub", "--rate", "0"), ("dump",),
+     ("rows",), ("export", "--to", "csv"), ("asof", "--lsn", "1"), ("indoubt", "list"),
+     ("runbook",), ("backlog",)],
     ids=" ".join,
 )  # fmt: skip
 def test_a_path_that_is_not_there_is_named_and_the_others_are_judged(

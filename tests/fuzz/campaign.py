@@ -22,6 +22,7 @@ import atheris
 
 from tests.fuzz import bundle
 from tests.fuzz.options import Options
+from tests.memory import memory
 
 ADDRESS_SPACE = 6 << 30
 """Bytes that the process may map: an allocation by a hostile length fails instead of swapping."""
@@ -106,10 +107,7 @@ class Campaign:
             kept = sorted((self._home / "corpus").glob("*"))
             self.seeds += filter(None, (bundle.decode(path.read_bytes()) for path in kept))
         self._mutator = Mutator(options.system, self.seeds, _piece)
-        in_memory = Path("/dev/shm")
-        self._folder = Path(
-            tempfile.mkdtemp(prefix="fuzz", dir=in_memory if in_memory.is_dir() else None)
-        )
+        self._folder = Path(tempfile.mkdtemp(prefix="fuzz", dir=memory()))
         self._checker = Checker(options.system, self._folder, compiled=options.compiled)
         self._seen_path = self._home / "seen"
         self._seen: set[bytes] = set()

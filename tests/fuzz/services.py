@@ -52,6 +52,7 @@ from tests.fuzz.openers import GTRID, MARK, NUMBER
 from tests.fuzz.openers import Derby as DerbyOpener
 from tests.fuzz.properties import BrokenPropertyError, _require_no_thread
 from tests.fuzz.seals import SEALS
+from tests.memory import memory
 from tests.services.page_store.test_crash_states import small_store
 from tests.services.write_behind.kit import Recorder, put, quick, small_log
 from tests.systems.tally.build import TINY, every_item
@@ -460,8 +461,7 @@ def main(name: str, seconds: str, seed: str = "1", kept: str = "out/fuzz-service
     problems: dict[str, int] = {}
     end = time.monotonic() + float(seconds)
     place = Path(kept) / name
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(dir=memory()) as folder:
         while time.monotonic() < end:
             changed = mutant(name, files, first + tried)
             tried += 1

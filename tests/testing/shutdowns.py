@@ -19,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.memory import memory
+
 SHUTDOWN = 0x8004587D
 """`EXT4_IOC_SHUTDOWN`, and `XFS_IOC_GOINGDOWN`, which has the same number."""
 WITH_JOURNAL, WITHOUT_JOURNAL = 1, 2
@@ -38,8 +40,7 @@ class Disk:
     """A file system on a loop device, mounted at ``folder``; a context manager."""
 
     def __init__(self, kind: str) -> None:
-        memory = Path("/dev/shm")
-        self._home = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
+        self._home = Path(tempfile.mkdtemp(dir=memory()))
         self._image, self.folder = self._home / "image", self._home / "disk"
         self._kind = kind
         self.folder.mkdir()
