@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.need import need
+from tests.pipeline.quick import QUICK
 from tests.servers import free_port
 
 if TYPE_CHECKING:
@@ -60,15 +61,10 @@ def spark(
     session = start(
         "local[2]",
         {
+            **QUICK,
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(folder),
             "spark.local.dir": str(folder),
-            # Frames of a few rows: compiling every plan would take most of the time.
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.sql.adaptive.enabled": "false",
-            # Nothing runs for long enough that the second compiler and its profiles pay.
-            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
         app="tests",
     )

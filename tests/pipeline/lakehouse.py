@@ -23,6 +23,7 @@ from tallystick.pipeline.into import merge_into, upsert_into
 from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.session import start
 from tests.pipeline.histories import Row, random_history
+from tests.pipeline.quick import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,14 +41,6 @@ SETTINGS = {
     },
 }
 """What a session needs for each form."""
-
-QUICK = {
-    "spark.sql.shuffle.partitions": "1",
-    # Tables of a few rows: compiling every plan, and Java well, would take most of the time.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
-"""What makes a small session quick."""
 
 COMMITS = 60
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from tallystick.pipeline.into import merge_into
 from tallystick.pipeline.session import start
 from tests.pipeline.lakehouse import SETTINGS
+from tests.pipeline.quick import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -175,12 +176,9 @@ def main(given: argparse.Namespace) -> None:
     """Follow all logs until killed, or until everything is read."""
     streams: list[Stream] = given.streams
     settings = {
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.codegen.wholeStage": "false",
+        **QUICK,
         "spark.sql.warehouse.dir": str(streams[0].folder / "warehouse"),
         "spark.local.dir": str(streams[0].folder / "local"),  # a killed one leaves copies of jars
-        # It lives for seconds: optimising compilation would take most of them.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     if given.jars:
         settings |= SETTINGS["delta"] | {"spark.jars": given.jars}

@@ -23,6 +23,7 @@ import pytest
 
 from tests.fixtures import fixture_dir
 from tests.need import need
+from tests.pipeline.quick import JAVA, QUICK
 from tests.pipeline.source.test_stream_kills import Drivers, at_work, check
 from tests.servers import free_port
 
@@ -37,18 +38,15 @@ JOB_SECONDS = 600.0
 KILLS = 2
 STREAMS = ["native/records/sink", "native/changes/parquet"]
 
-_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
+    **QUICK,
     "spark.executor.memory": "512m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.cores.max": "2",
-    # Small files: compiling anything, in Java or in Python, would take most of the time.
-    "spark.sql.codegen.wholeStage": "false",
+    # Small files: compiling would take most of the time.
     "spark.executorEnv.NUMBA_DISABLE_JIT": "1",
-    "spark.driver.extraJavaOptions": _QUICK_JAVA,
-    "spark.executor.extraJavaOptions": _QUICK_JAVA,
 }
 
 
@@ -85,7 +83,7 @@ def _spark_class(home: Path, command: list[str]) -> subprocess.Popen[bytes]:
     import pyspark
 
     root = Path(pyspark.__file__).parent
-    environment = _environment(SPARK_HOME=str(root), SPARK_DAEMON_JAVA_OPTS=_QUICK_JAVA)
+    environment = _environment(SPARK_HOME=str(root), SPARK_DAEMON_JAVA_OPTS=JAVA)
     with home.with_suffix(".log").open("wb") as log:
         return subprocess.Popen(
             [str(root / "bin" / "spark-class"), *command],

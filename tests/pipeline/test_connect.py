@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures import fixture_dir
+from tests.pipeline.quick import JAVA
 
 ROOT = Path(__file__).parents[2]
 CONNECT = ROOT / ".sparks" / "connect"
@@ -35,8 +36,7 @@ def test_a_session_of_spark_connect_gives_the_rows_that_the_library_gives(tmp_pa
         | {
             "PYTHONPATH": path,
             "PYSPARK_PYTHON": sys.executable,
-            # Nothing runs for long enough that the second compiler and its profiles pay.
-            "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_SUBMIT_OPTS": JAVA,
         },
         capture_output=True,
         text=True,
