@@ -10,8 +10,10 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_LOCAL_IP := 127.0.0.1
 # Where it is set, every process of a run compiles all it imports, and pytest rewrites all tests again.
 unexport PYTHONDONTWRITEBYTECODE
-# Three workers on two cores: a test waits for disks and databases half of its time.
+# Three workers on two cores: a test waits for disks and databases half of its time. What takes long, and
+# the originals, wait for processes that they have started, too.
 WORKERS ?= 3
+interop nightly: WORKERS := 4
 PYTEST := $(PYTHON) -m pytest
 SPREAD := -n $(WORKERS) --dist loadscope
 # Where tests are that run on the compiled core of group commit and again on its twin.
