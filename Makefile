@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= 3
 interop nightly: WORKERS := 4
 PYTEST := $(PYTHON) -m pytest
-SPREAD := -n $(WORKERS) --dist loadscope
+SPREAD = -n $(WORKERS) --dist loadscope
 # Where tests are that run on the compiled core of group commit and again on its twin.
 BOTH_CORES := tests/storage tests/systems/tally tests/services
 # Where tests are that run the original systems: to collect all tests takes each worker longer than most of these.
