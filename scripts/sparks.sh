@@ -10,7 +10,7 @@ versions="4.1.0 4.2.0"
 for version in $versions; do
   if [ ! -e ".sparks/$version/.ready" ]; then
     rm -rf ".sparks/$version"
-    if "$python" -m pip install --quiet --disable-pip-version-check --no-deps \
+    if "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
       --target ".sparks/$version" "pyspark==$version"; then
       touch ".sparks/$version/.ready"
     else
@@ -20,7 +20,7 @@ for version in $versions; do
 done
 if [ ! -e .sparks/connect/.ready ]; then  # what Spark Connect and pandas on Spark need
   rm -rf .sparks/connect
-  if "$python" -m pip install --quiet --disable-pip-version-check --no-deps \
+  if "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
     --target .sparks/connect "pandas>=2.2,<3" python-dateutil six tzdata pytz \
     "grpcio>=1.76" "grpcio-status>=1.76" "googleapis-common-protos>=1.71" protobuf; then
     touch .sparks/connect/.ready
