@@ -365,9 +365,10 @@ def test_a_write_that_writes_nothing_is_not_repeated_for_ever(tmp_path: Path) ->
     library = tmp_path / "nothing.so"
     compiling = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
     subprocess.run(compiling, input=WRITES_NOTHING.encode(), check=True)
+    loaded = os.environ.get("LD_PRELOAD", "")  # a sanitizer, which has to be the first
     ended = subprocess.run(
         [sys.executable, "-c", WRITES, str(tmp_path / "log")],
-        env=os.environ | {"LD_PRELOAD": str(library)}, stdout=subprocess.PIPE, timeout=60,
+        env=os.environ | {"LD_PRELOAD": f"{loaded} {library}"}, stdout=subprocess.PIPE, timeout=60,
         check=True,
     )  # fmt: skip
     assert ended.stdout == b"OSError\n"
