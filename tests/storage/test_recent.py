@@ -71,6 +71,8 @@ def test_a_part_of_a_file_that_is_not_held_does_not_read_the_others_bytes(tmp_pa
     files, count = opened(tmp_path)
     before = count.total()
     assert bytes(files[0].part(0, 7)) == bytes(7)
+    (tmp_path / "log0.dat").unlink()
+    assert bytes(files[0].part(7, 7)) == b""
     assert count.total() == before
 
 

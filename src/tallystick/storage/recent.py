@@ -96,7 +96,7 @@ class RecentSource:
 
         Raises as ``data`` does.
         """
-        held = self._sources.held(self.path)
+        held = self._sources.held(self.path) if begin < end else memoryview(b"")
         if held is None:
             part = read_part(self.path, begin, end - begin)
             self._require(len(part) == end - begin)
