@@ -53,9 +53,9 @@ class _Memory:
     def close(self) -> None: ...
 
 
-def generate(folder: Path, mib: int, rows: int, flush_each: bool, file_mib: int = 64) -> int:
-    """A log of about ``mib`` MiB in files of ``file_mib``: transactions of ``rows`` inserts of 100
-    bytes.
+def generate(folder: Path, mib: int, rows: int, flush_each: bool) -> int:
+    """A log of ``mib`` files of 1 MiB, as the engine makes them: transactions of ``rows`` inserts
+    of 100 bytes.
 
     Groups are full buffers, or with ``flush_each`` one transaction each. Returns its records.
     """
@@ -63,11 +63,11 @@ def generate(folder: Path, mib: int, rows: int, flush_each: bool, file_mib: int 
     image = b"\0\6\1\x20\0\x60" + bytes(range(96))
     numbers = count(1)
     previous = records = 0
-    for file in range(1, -(-mib // file_mib) + 1):
+    for file in range(1, mib + 1):
         memory = _Memory()
         writer = LogAccessFile(memory, HEADER_SIZE)
         end = HEADER_SIZE
-        while end < min(mib - (file - 1) * file_mib, file_mib) << 20:
+        while end < 1 << 20:
             for body in _transaction(next(numbers), rows, image):
                 end += writer.reserve_space_for_checksum(len(body), file, end)
                 writer.write_log_record(len(body), make_instant(file, end), body)
@@ -76,7 +76,7 @@ def generate(folder: Path, mib: int, rows: int, flush_each: bool, file_mib: int 
             if flush_each:
                 writer.flush_log_access_file()
         writer.flush_log_access_file()
-        if file * file_mib < mib:
+        if file < mib:
             writer.write_end_marker(END_MARKER)
         writer.close()
         content = encode_header(file, previous) + b"".join(memory.pieces)

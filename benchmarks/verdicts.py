@@ -29,7 +29,6 @@ from typing import TypeVar
 
 import bitronix_scan
 import cloudtran_scan
-import derby_scan
 import h2_scan
 import jboss_scan
 from tables_scan import ROWS, WRITERS
@@ -174,10 +173,7 @@ def _flip(path: Path, place: int) -> None:
 
 def write(name: str, folder: Path, mib: int, live: int) -> None:
     """Write a log of a system, of which so many percent stay live where its writer can."""
-    if name == "derby":
-        # The engine's files: of 1 MB, so thousands of a large log.
-        derby_scan.generate(folder, mib, 10, flush_each=False, file_mib=1)
-    elif live and name in LIVE:
+    if live and name in LIVE:
         folder.mkdir()
         LIVE[name](folder, mib, live)
     else:
