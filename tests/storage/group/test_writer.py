@@ -225,12 +225,19 @@ def test_one_start_flush_is_enough_while_another_flush_runs() -> None:
     writer.close()
 
 
-@pytest.mark.parametrize("has_threads", [True, False])
-def test_what_is_asked_for_during_a_flush_is_done_after_it(
-    monkeypatch: pytest.MonkeyPatch, has_threads: bool
-) -> None:
-    if not has_threads:
-        _without_threads(monkeypatch)
+@pytest.fixture(params=["can be started", "cannot be started"])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With threads for what flushes, and without."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise BlockingIOError(errno.EAGAIN, "no thread can be started")
+
+    if request.param == "cannot be started":
+        monkeypatch.setattr("tallystick.storage.group.tasks.start_thread", refuse)
+
+
+@pytest.mark.usefixtures("threads")
+def test_what_is_asked_for_during_a_flush_is_done_after_it() -> None:
     disk = SlowDisk()
     writer = _writer(disk)
     disk.free.clear()
@@ -244,19 +251,8 @@ def test_what_is_asked_for_during_a_flush_is_done_after_it(
     writer.close()
 
 
-def _without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise BlockingIOError(errno.EAGAIN, "no thread can be started")
-
-    monkeypatch.setattr("tallystick.storage.group.tasks.start_thread", refuse)
-
-
-@pytest.mark.parametrize("has_threads", [True, False])
-def test_start_flush_inside_an_exclusive_block_takes_effect_after_it(
-    monkeypatch: pytest.MonkeyPatch, has_threads: bool
-) -> None:
-    if not has_threads:
-        _without_threads(monkeypatch)
+@pytest.mark.usefixtures("threads")
+def test_start_flush_inside_an_exclusive_block_takes_effect_after_it() -> None:
     disk = SlowDisk()
     writer = _writer(disk)
     with writer.exclusive():
