@@ -141,6 +141,7 @@ def test_an_interrupt_is_no_failure_of_the_message_that_was_delivered(tmp_path: 
     post.manager.close()
 
 
+RELAY_START = "tallystick.services.transactions.messaging.relay.start_thread"
 INTERRUPTS = pytest.mark.parametrize("interrupt", [SystemExit(3), KeyboardInterrupt()], ids=repr)
 
 
@@ -177,8 +178,16 @@ def test_in_a_thread_of_the_program_it_is_raised(tmp_path: Path, interrupt: Base
         assert post.outbox.pending().messages == 1
 
 
-def test_a_delivery_cannot_stop_the_thread_that_it_runs_in(tmp_path: Path) -> None:
+def test_a_delivery_cannot_stop_the_thread_that_it_runs_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     post, refused = Post(tmp_path), threading.Event()
+
+    def start_and_look_away(thread: threading.Thread) -> None:
+        thread.start()
+        assert refused.wait(60)
+
+    monkeypatch.setattr(RELAY_START, start_and_look_away)
 
     def deliver(_: Message) -> None:
         if not refused.is_set():
@@ -188,6 +197,7 @@ def test_a_delivery_cannot_stop_the_thread_that_it_runs_in(tmp_path: Path) -> No
 
     post.send()
     with closing(post.manager):
-        with Relay(post.outbox, deliver, idle=0.01) as relay:
+        relay = Relay(post.outbox, deliver, idle=0.01)
+        with relay:
             assert refused.wait(60)
         assert (relay.failed, relay.delivered) == (0, 1)

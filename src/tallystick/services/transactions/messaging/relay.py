@@ -345,8 +345,12 @@ class Relay(Uncopied):
             if self._thread is None or not is_running(self._thread):
                 self._stopping.clear()
                 thread = threading.Thread(target=self._work, name="tallystick-relay", daemon=True)
-                start_thread(thread)
-                self._thread = thread
+                self._thread = thread  # before it runs: its first delivery may call `stop`
+                try:
+                    start_thread(thread)
+                except OSError:
+                    self._thread = None
+                    raise
 
     def _work(self) -> None:
         self._own = threading.get_ident()
