@@ -12,17 +12,14 @@ import re
 import resource
 import shutil
 import sys
-import tempfile
 import time
 import traceback
-from pathlib import Path
 from typing import Any
 
 import atheris
 
 from tests.fuzz import bundle
 from tests.fuzz.options import Options
-from tests.memory import memory
 
 ADDRESS_SPACE = 6 << 30
 """Bytes that the process may map: an allocation by a hostile length fails instead of swapping."""
@@ -107,7 +104,8 @@ class Campaign:
             kept = sorted((self._home / "corpus").glob("*"))
             self.seeds += filter(None, (bundle.decode(path.read_bytes()) for path in kept))
         self._mutator = Mutator(options.system, self.seeds, _piece)
-        self._folder = Path(tempfile.mkdtemp(prefix="fuzz", dir=memory()))
+        self._folder = self._home / "mutant"
+        self._empty()
         self._checker = Checker(options.system, self._folder, compiled=options.compiled)
         self._seen_path = self._home / "seen"
         self._seen: set[bytes] = set()
@@ -174,10 +172,14 @@ class Campaign:
         if known is None:
             _say(f"{self.options.system}: PROBLEM {problem.key}")
 
+    def _empty(self) -> None:
+        """Remove what mutants left."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True)
+
     def _report(self) -> None:
         """Keep the counters, and which mutants were tried; print them now and then."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir()
+        self._empty()
         with self._seen_path.open("ab") as file:
             file.write(b"".join(self._new))
         self._new = []
