@@ -6,16 +6,13 @@ import asyncio
 import inspect
 import signal
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import Phase, settings
 
-from tests.memory import memory
-
 pytest_plugins = [
     "tests.forked",
+    "tests.memory",
     "tests.servers",
     "tests.sweeps",
     "tests.times",
@@ -47,13 +44,6 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
-
-
-@pytest.fixture
-def memory_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory, where there is one: for what does not depend on a disk."""
-    with TemporaryDirectory(dir=memory() or tmp_path) as made:
-        yield Path(made)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

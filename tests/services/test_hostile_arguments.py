@@ -98,13 +98,13 @@ def test_every_public_name_is_classified(package: ModuleType) -> None:
 )
 @pytest.mark.parametrize("name", list(SUBJECTS))
 def test_an_odd_argument_is_refused_to_its_caller_alone_or_stored_byte_for_byte(
-    name: str, share: float, memory_folder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name.endswith("core"):
         need("core")
     if name.endswith("twin"):
         monkeypatch.setattr(queue, "CORE", None)
         monkeypatch.setattr(appender, "CORE", None)
-    (memory_folder / "here").mkdir()
-    monkeypatch.chdir(memory_folder / "here")  # some values are relative paths
-    try_odd_arguments(SUBJECTS[name], memory_folder, share)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")  # some values are relative paths
+    try_odd_arguments(SUBJECTS[name], tmp_path, share)

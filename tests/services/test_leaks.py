@@ -49,9 +49,9 @@ def test_nothing_of_what_was_closed_stays(
 @pytest.mark.soak
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_memory_does_not_grow_in_an_hour_over_all_subjects(
-    subject: str, memory_folder: Path, capsys: pytest.CaptureFixture[str]
+    subject: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grown = in_child(subject, memory_folder, seconds=3600 / len(SUBJECTS))
+    grown = in_child(subject, tmp_path, seconds=3600 / len(SUBJECTS))
     with capsys.disabled():
         print(f"\n{grown}")  # noqa: T201 - the figure
     assert grown.first[1:] == grown.last[1:]

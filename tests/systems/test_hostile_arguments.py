@@ -15,6 +15,6 @@ from tests.systems.hostile_logs import LOGS
 )
 @pytest.mark.parametrize("name", LOGS)
 def test_an_odd_argument_is_refused_to_its_caller_alone_or_stored_byte_for_byte(
-    name: str, share: float, memory_folder: Path
+    name: str, share: float, tmp_path: Path
 ) -> None:
-    try_odd_arguments(LOGS[name], memory_folder, share)
+    try_odd_arguments(LOGS[name], tmp_path, share)

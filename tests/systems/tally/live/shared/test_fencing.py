@@ -97,13 +97,13 @@ def _run(path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.long
 def test_a_leader_that_stops_before_any_change_and_wakes_does_no_harm(
-    memory_folder: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every change: recovery, groups, making and naming of segments, the index, control block."""
     monkeypatch.setattr(epochs, "SILENCE_S", 0.15)
     seen: list[str] = []
     while True:
-        change = _run(memory_folder / str(len(seen)), len(seen) + 1, monkeypatch)
+        change = _run(tmp_path / str(len(seen)), len(seen) + 1, monkeypatch)
         if not change:
             break
         seen.append(change)

@@ -157,13 +157,13 @@ def _count(run: Callable[[Path, int], bool], folder: Path) -> int:
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("run", [_follower_dies, _leader_dies])
 def test_a_process_that_dies_at_some_instructions_of_a_hand_over_loses_nothing(
-    memory_folder: Path, run: Callable[[Path, int], bool]
+    tmp_path: Path, run: Callable[[Path, int], bool]
 ) -> None:
-    count = _count(run, memory_folder)
+    count = _count(run, tmp_path)
     assert count > 100
     for number in random.sample(range(count), _SAMPLE):
         print(number, count)  # noqa: T201 - to be run again
-        run(memory_folder / f"sample-{number}", number)
+        run(tmp_path / f"sample-{number}", number)
 
 
 @pytest.mark.soak
@@ -171,10 +171,10 @@ def test_a_process_that_dies_at_some_instructions_of_a_hand_over_loses_nothing(
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("run", [_follower_dies, _leader_dies])
 def test_a_process_that_dies_at_any_instruction_of_a_hand_over_loses_nothing(
-    memory_folder: Path, run: Callable[[Path, int], bool]
+    tmp_path: Path, run: Callable[[Path, int], bool]
 ) -> None:
     number = 0
     # The leader looks round a few times more or less: the end is where ten in a row live on.
-    while any(run(memory_folder / f"{number}-{more}", number + more) for more in range(10)):
+    while any(run(tmp_path / f"{number}-{more}", number + more) for more in range(10)):
         number += 10
     assert number > 100
