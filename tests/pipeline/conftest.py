@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.need import need
-from tests.pipeline.quick import QUICK
+from tests.pipeline.quick import QUICK, end
 from tests.servers import free_port
 
 if TYPE_CHECKING:
@@ -38,16 +38,6 @@ def streams() -> None:
     need("streams")
 
 
-def _end(gateway: Any) -> None:
-    """End Spark's Java process, so that the tests after these have none beside them."""
-    from pyspark import SparkContext
-
-    gateway.shutdown()
-    gateway.proc.stdin.close()  # it ends when it reads the end of its input
-    gateway.proc.wait()
-    SparkContext._gateway = SparkContext._jvm = None
-
-
 @pytest.fixture(scope="package")
 def spark(
     tmp_path_factory: pytest.TempPathFactory,
@@ -69,6 +59,4 @@ def spark(
         app="tests",
     )
     yield session
-    gateway = session.sparkContext._gateway
-    session.stop()
-    _end(gateway)
+    end(session)
