@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PARTS = {
     "make test": ("not soak and not interop and not long",),
     "make nightly": ("long and not soak",),
-    "make interop": ("interop and not soak", "tests/interop", "tests/pipeline"),
+    "make interop": ("interop and not soak and not long", "tests/interop", "tests/pipeline"),
     "make soak": ("soak",),
 }
 """The marks of each part, and the folders that it collects."""

@@ -6,7 +6,8 @@ itself asks for `sweep`; it is collected once as a sample, and once for each of 
 whole, which are marked ``turns``:
 
 * ``make test`` runs the samples
-* each landing runs a seventh more, that of the day (``--turn today``), of all that is in ``turns``
+* each landing runs a seventh more, that of the day (``--turn today``), of all that is in ``turns``,
+  and two sevenths of what is ``long``, so that each day runs another pair
 * ``make nightly`` runs all parts, as does ``make soak``: what is in ``turns`` is ``soak``, too
 
 What is no sweep belongs to one of the parts by its name.
@@ -26,6 +27,9 @@ from typing import Final, TypeVar
 import pytest
 
 PARTS: Final = 7
+LONG: Final = (0, 3)
+"""What is `long` runs in the turn of its part, and in the one so many later: a change that breaks
+it is seen after at most four days."""
 SEED: Final = int(os.environ.get("TALLYSTICK_SEED") or date.today().toordinal())
 
 IN_TURNS: Final = [pytest.mark.soak, pytest.mark.turns]
@@ -64,6 +68,13 @@ def part_of(item: pytest.Item) -> int:
     return zlib.crc32(item.nodeid.encode()) % PARTS + 1
 
 
+def _turns(item: pytest.Item) -> Sequence[int]:
+    """Return how many turns after that of its part an item is run."""
+    if item.get_closest_marker("turns"):
+        return (0,)
+    return LONG if item.get_closest_marker("long") else range(PARTS)
+
+
 def _turn(config: pytest.Config) -> int | None:
     turn: str | None = config.getoption("--turn")
     if turn == "today":
@@ -73,8 +84,8 @@ def _turn(config: pytest.Config) -> int | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the choice of a part."""
-    parser.addoption("--turn", metavar="today|N", help="part N of 7 alone of what is run in turns")
-    parser.addoption("--turn-of", metavar="MARK", default="turns", help="or of what is marked so")
+    what = "part N of 7 alone of what is run in turns, two parts of what takes long"
+    parser.addoption("--turn", metavar="today|N", help=what)
 
 
 def pytest_configure() -> None:
@@ -86,7 +97,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say how to run the same again."""
     lines = [f"sweeps: samples by TALLYSTICK_SEED={SEED}"]
     if turn := _turn(config):
-        lines.append(f"sweeps: --turn {turn} of {PARTS}, --turn-of {config.getoption('--turn-of')}")
+        lines.append(f"sweeps: --turn {turn} of {PARTS}")
     return lines
 
 
@@ -116,7 +127,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             for mark in IN_TURNS:
                 item.add_marker(mark)
     if (turn := _turn(config)) is not None:
-        mark = config.getoption("--turn-of")
-        others = {one for one in items if one.get_closest_marker(mark) and part_of(one) != turn}
+        others = {one for one in items if (turn - part_of(one)) % PARTS not in _turns(one)}
         config.hook.pytest_deselected(items=list(others))
         items[:] = [one for one in items if one not in others]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +35,10 @@ def test_seeds(seed): ...
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", range(20))
 def test_cases(case): ...
+
+@pytest.mark.long
+@pytest.mark.parametrize("kill", range(50))
+def test_kills(kill): ...
 """
 
 
@@ -68,16 +74,23 @@ def test_a_turn_leaves_out_the_other_parts_of_what_is_in_turns_and_nothing_else(
     seeds = {f"test_seeds[{seed}]" for seed in range(100)}
     always = {"test_sweep[sample]", "test_always", "test_hours"}
     cases = {f"test_cases[{case}]" for case in range(20)}
-    assert collected(tmp_path) == always | parts | seeds | cases
-    sample = collected(tmp_path, "-m", "not soak and not turns") - always
+    kills = {f"test_kills[{kill}]" for kill in range(50)}
+    assert collected(tmp_path) == always | parts | seeds | cases | kills
+    sample = collected(tmp_path, "-m", "not soak and not turns and not long") - always
     assert len(sample) == 3
     assert sample < cases
     always |= sample
     seeds |= cases - sample
-    turn = collected(tmp_path, "--turn", "3")
+    turn = collected(tmp_path, "--turn", "3") - kills
     assert turn - seeds == always | {"test_sweep[part3of7]"}
     assert 0 < len(turn & seeds) < 50
     assert len(collected(tmp_path, "--turn", "today") & parts) == 1
+
+
+def test_each_of_what_takes_long_is_in_two_of_seven_turns(tmp_path: Path) -> None:
+    kills = {f"test_kills[{kill}]" for kill in range(50)}
+    turns = [collected(tmp_path, "--turn", str(turn)) & kills for turn in range(1, PARTS + 1)]
+    assert Counter(chain.from_iterable(turns)) == dict.fromkeys(kills, 2)
 
 
 @pytest.mark.parametrize("name", ["a", "b", "tests/test_it.py::test_seeds[7]"])

@@ -70,6 +70,7 @@ class Borrowed:
     def stop(self) -> None: ...
 
 
+@pytest.mark.long
 def test_the_command_tells_of_what_comes_into_doubt_while_it_streams(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

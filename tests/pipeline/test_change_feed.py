@@ -244,6 +244,7 @@ def test_changes_of_a_log_without_lasting_numbers_are_refused(
         Tailer(SourceOptions((str(tmp_path),), table="changes")).advance({})
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("streams")
 def test_through_spark_a_stream_of_changes_gives_what_a_batch_gives(
     spark: SparkSession, tmp_path: Path

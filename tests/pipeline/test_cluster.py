@@ -30,7 +30,7 @@ from tests.servers import free_port
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 90.0

@@ -105,6 +105,7 @@ def test_a_name_that_postgres_cuts_is_refused(name: str, fits: bool) -> None:
             upsert_into(*given)
 
 
+@pytest.mark.long
 @pytest.mark.interop
 @pytest.mark.timeout(RUN_LIMIT_S + 60)
 def test_the_guide_s_lines_follow_three_logs_into_a_delta_table(tmp_path: Path) -> None:
@@ -112,6 +113,7 @@ def test_the_guide_s_lines_follow_three_logs_into_a_delta_table(tmp_path: Path) 
 
 
 @pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.interop
 @pytest.mark.timeout(RUN_LIMIT_S + 60)
 @pytest.mark.parametrize("form", JARS)

@@ -293,6 +293,7 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, str]) -> None:
         parse({"path": "/l"} | options)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("streams")
 def test_through_spark_a_stream_needs_a_folder_for_images_and_gives_them(
     spark: SparkSession, tmp_path: Path

@@ -45,6 +45,7 @@ def test_only_records_take_the_option() -> None:
         parse({"path": "/l", "table": "files", "timestamps": "true"})
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("streams")
 def test_through_spark_a_stream_of_few_columns_has_a_watermark(
     spark: SparkSession, tmp_path: Path

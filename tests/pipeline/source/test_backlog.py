@@ -80,6 +80,7 @@ def test_a_loss_that_the_stream_went_on_behind_is_told(tmp_path: Path) -> None:
     assert "records were given up before they were read" in one.loss
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("streams")
 def test_through_spark_a_progress_report_tells_what_is_not_read(
     spark: SparkSession, tmp_path: Path

@@ -246,6 +246,7 @@ def test_a_null_body_is_refused(tmp_path: Path) -> None:
         writer.write(_batches(b"one", None))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("streamed", [False, True], ids=["batch", "stream"])
 def test_through_spark_a_refusal_of_a_task_is_a_sentence(
     spark: SparkSession, tmp_path: Path, streamed: bool

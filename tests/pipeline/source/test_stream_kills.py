@@ -132,16 +132,6 @@ class Drivers:
         """Read everything that is there."""
         self._run([*self._command(self.streams), "--drain"], self.environment)
 
-    def start_sooner(self, classes: Path) -> None:
-        """Have drivers map Java's classes from a file, which the first one makes as it reads what
-        is there: loading them is half of what a driver does before its first step."""
-        if not classes.exists():
-            for writer in self.writers:
-                writer.limit += self.records
-            made = {"JDK_JAVA_OPTIONS": f"-XX:ArchiveClassesAtExit={classes}"}
-            self._run([*self._command(self.streams), "--drain"], self.environment | made)
-        self.environment |= {"JDK_JAVA_OPTIONS": f"-XX:SharedArchiveFile={classes}"}
-
     @staticmethod
     def _run(command: list[str], environment: dict[str, str]) -> None:
         done = subprocess.run(
@@ -389,19 +379,12 @@ def _named(row: Row) -> tuple[Any, ...]:
     return (PurePath(row["file"]).name, *(row[name] for name in COLUMNS["records"][1:]))
 
 
-@pytest.fixture(scope="module")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of files of Java's classes."""
-    return tmp_path_factory.mktemp("archives")
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("target", ["sink", "parquet", "delta"])
 @pytest.mark.parametrize("followed", FOLLOWED)
 def test_a_stream_that_is_killed_writes_each_record_once(
     tmp_path: Path,
-    archives: Path,
     record_property: Callable[[str, object], None],
     followed: str,
     target: str,
@@ -410,7 +393,6 @@ def test_a_stream_that_is_killed_writes_each_record_once(
     options = ["--jars", jars] if jars else []
     with at_work(tmp_path, [f"{followed}/{target}"]) as working:
         drivers = Drivers([*working.values()], environment, options, steps_max=1)
-        drivers.start_sooner(archives / ("delta" if jars else "plain"))
         drivers.kill(KILLS)
         figure = check(working, drivers, drivers.drain)
     record_property("figure", figure)

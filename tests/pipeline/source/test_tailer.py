@@ -394,6 +394,7 @@ def test_a_step_reads_only_the_file_of_a_bitronix_journal_that_changed(
     journal.close()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("streams")
 def test_a_stream_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path) -> None:
     """Two queries with one checkpoint, in three steps, over a real journal."""

@@ -224,6 +224,7 @@ def test_a_small_log_is_one_task_and_has_no_fold(log: LogSource, tmp_path: Path)
     assert not list(tasks.folds)
 
 
+@pytest.mark.long
 def test_a_run_in_parts_has_the_tables_of_a_run_in_one(spark: SparkSession, tmp_path: Path) -> None:
     _write_journal(tmp_path / "logs" / "journal")
     shutil.copytree(tmp_path / "logs" / "journal", tmp_path / "logs" / "damaged")
