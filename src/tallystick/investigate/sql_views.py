@@ -34,7 +34,7 @@ from tallystick.reading.discovery import parent
 from tallystick.reading.filters import TIME_OF_DAY
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
-from tallystick.reading.settled import damage_of, require_some
+from tallystick.reading.settled import add_new, damage_of, require_some
 from tallystick.reading.survey import NO_LOG, deliver, error_finding, survey
 from tallystick.reading.tables import HIDDEN_BY_DAMAGE, Condition
 from tallystick.records import Clock, Finding, Severity
@@ -118,17 +118,14 @@ class _Asked(SourceOptions):
 
     def note_problem(self, problem: Finding) -> None:
         """Take note of a log that cannot be read, once: its findings may say so, too."""
-        noted = {(one.code, one.log, one.file, one.offset) for one in self.problems}
-        if (problem.code, problem.log, problem.file, problem.offset) not in noted:
-            self.problems.append(problem)
+        add_new(self.problems, [problem])
 
     def note_read(self, table: str, reading: LogReading) -> None:
         """Take note of damage that may hide rows or decisions."""
         hidden = table in HIDDEN_BY_DAMAGE
         if hidden or (table, self.table) == ("findings", "global_transactions"):
             known = {one.name: one for one in systems()}
-            for one in damage_of(reading, known, self.given):
-                self.note_problem(one)
+            add_new(self.problems, damage_of(reading, known, self.given))
 
 
 def _add_collections(

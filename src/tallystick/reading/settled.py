@@ -323,6 +323,16 @@ def damage_of(
     return [*first.values()]
 
 
+def add_new(problems: list[Finding], found: Iterable[Finding]) -> None:
+    """Add findings but those that are there of the same place: a log is read several times."""
+
+    def place(one: Finding) -> tuple[str, str, str | None, int | None]:
+        return one.code, one.log, one.file, one.offset
+
+    known = {place(one) for one in problems}
+    problems += [one for one in found if place(one) not in known]
+
+
 def _findings(reading: LogReading, system: System) -> list[Finding]:
     """Return the findings of the reading, and one for each packed file that is not whole."""
     source, found = reading.source, list(reading.findings())

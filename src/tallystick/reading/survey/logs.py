@@ -39,7 +39,7 @@ from tallystick.reading.discovery import (
 from tallystick.reading.estate import Gatherer, is_coordinator
 from tallystick.reading.filters import COLUMNS, EVERYTHING, TIME_OF_DAY, Filter
 from tallystick.reading.results import is_severe
-from tallystick.reading.settled import Observer, damage_of, require_some
+from tallystick.reading.settled import Observer, add_new, damage_of, require_some
 from tallystick.reading.survey.unread import (
     NO_LSNS,
     NO_TIMES,
@@ -365,10 +365,7 @@ class Survey:
 
     def note_damage(self, reading: LogReading) -> None:
         """Note the damage of a log that was read: what it gave may not be all."""
-        noted = {(one.code, one.file, one.offset) for one in self.problems}
-        for one in damage_of(reading, self.known, self.options):
-            if (one.code, one.file, one.offset) not in noted:
-                self.problems.append(one)
+        add_new(self.problems, damage_of(reading, self.known, self.options))
 
 
 def survey(
