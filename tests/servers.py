@@ -214,6 +214,7 @@ def _postgres(
         "max_connections": "200",
         "shared_buffers": "32MB",
         "dynamic_shared_memory_type": "mmap",  # in its folder, and not left by a kill
+        "autovacuum": "off",  # with a database for each module, a process every second
         **_one_sync_after_a_kill(binaries),
     } | settings
     flags = [f"-c{name}={value}" for name, value in options.items()]

@@ -68,11 +68,12 @@ def part_of(item: pytest.Item) -> int:
     return zlib.crc32(item.nodeid.encode()) % PARTS + 1
 
 
-def _turns(item: pytest.Item) -> Sequence[int]:
-    """Return how many turns after that of its part an item is run."""
+def is_run(item: pytest.Item, turn: int) -> bool:
+    """Return True if an item is run in this turn."""
+    after = (turn - part_of(item)) % PARTS
     if item.get_closest_marker("turns"):
-        return (0,)
-    return LONG if item.get_closest_marker("long") else range(PARTS)
+        return after == 0
+    return after in LONG or not item.get_closest_marker("long")
 
 
 def _turn(config: pytest.Config) -> int | None:
@@ -127,6 +128,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             for mark in IN_TURNS:
                 item.add_marker(mark)
     if (turn := _turn(config)) is not None:
-        others = {one for one in items if (turn - part_of(one)) % PARTS not in _turns(one)}
+        others = {one for one in items if not is_run(one, turn)}
         config.hook.pytest_deselected(items=list(others))
         items[:] = [one for one in items if one not in others]

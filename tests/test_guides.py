@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -50,7 +51,7 @@ def _examples() -> list[tuple[str, int]]:
     return found
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "line"), _examples())
 def test_every_example_runs_alone_as_it_stands(name: str, line: int, tmp_path: Path) -> None:
     rest = (ROOT / name).read_text("utf-8").split("\n", line)[line]
@@ -112,8 +113,9 @@ def test_two_databases_are_one_commit_as_the_guide_says(
 
 @pytest.mark.parametrize(("page", "count"), [("index.md", 2), ("guide/investigating.md", 11)])
 def test_a_page_shows_what_the_commands_print(tmp_path: Path, page: str, count: int) -> None:
-    (tmp_path / "logs").symlink_to(ROOT / "examples/estate")
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    # A copy: some commands have a log to themselves.
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / "logs").symlink_to(tmp_path / "examples/estate")
     text = (ROOT / "docs" / page).read_text("utf-8")
     pictures = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     commands = [

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.sweeps import PARTS, Sweep, part_of
+from tests.sweeps import PARTS, Sweep, is_run, part_of
 from tests.times import summary
 
 ROOT = Path(__file__).parents[1]
@@ -35,10 +35,6 @@ def test_seeds(seed): ...
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", range(20))
 def test_cases(case): ...
-
-@pytest.mark.long
-@pytest.mark.parametrize("kill", range(50))
-def test_kills(kill): ...
 """
 
 
@@ -74,23 +70,31 @@ def test_a_turn_leaves_out_the_other_parts_of_what_is_in_turns_and_nothing_else(
     seeds = {f"test_seeds[{seed}]" for seed in range(100)}
     always = {"test_sweep[sample]", "test_always", "test_hours"}
     cases = {f"test_cases[{case}]" for case in range(20)}
-    kills = {f"test_kills[{kill}]" for kill in range(50)}
-    assert collected(tmp_path) == always | parts | seeds | cases | kills
-    sample = collected(tmp_path, "-m", "not soak and not turns and not long") - always
+    assert collected(tmp_path) == always | parts | seeds | cases
+    sample = collected(tmp_path, "-m", "not soak and not turns") - always
     assert len(sample) == 3
     assert sample < cases
     always |= sample
     seeds |= cases - sample
-    turn = collected(tmp_path, "--turn", "3") - kills
+    turn = collected(tmp_path, "--turn", "3")
     assert turn - seeds == always | {"test_sweep[part3of7]"}
     assert 0 < len(turn & seeds) < 50
     assert len(collected(tmp_path, "--turn", "today") & parts) == 1
 
 
-def test_each_of_what_takes_long_is_in_two_of_seven_turns(tmp_path: Path) -> None:
-    kills = {f"test_kills[{kill}]" for kill in range(50)}
-    turns = [collected(tmp_path, "--turn", str(turn)) & kills for turn in range(1, PARTS + 1)]
-    assert Counter(chain.from_iterable(turns)) == dict.fromkeys(kills, 2)
+@pytest.mark.parametrize(
+    ("marks", "turns"), [([], 7), (["long"], 2), (["turns"], 1), (["long", "turns"], 1)]
+)
+def test_what_takes_long_is_in_two_of_seven_turns_and_all_of_them_are_alike(
+    marks: list[str], turns: int
+) -> None:
+    items: list[Any] = [
+        SimpleNamespace(nodeid=str(number), get_closest_marker=marks.__contains__)
+        for number in range(700)
+    ]
+    run = [{one.nodeid for one in items if is_run(one, turn)} for turn in range(1, PARTS + 1)]
+    assert set(Counter(chain.from_iterable(run)).values()) == {turns}
+    assert all(abs(len(one) - 100 * turns) < 50 for one in run)
 
 
 @pytest.mark.parametrize("name", ["a", "b", "tests/test_it.py::test_seeds[7]"])

@@ -60,6 +60,7 @@ OF_A_LOG = {
 """What lies beside a log, and is none of its files."""
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("read", ["log", "below"])
 @pytest.mark.parametrize("name", OF_A_LOG)
 def test_an_output_never_takes_the_place_of_a_file_of_a_database_or_broker(

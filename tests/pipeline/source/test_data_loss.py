@@ -439,6 +439,7 @@ def test_the_last_file_of_a_journal_that_is_cut_behind_the_position_has_lost_rec
     assert strict.follow() == read_before + 2
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("table", ["records", "changes"])
 @pytest.mark.parametrize("on_rewrite", ["fail", "restart"])
 @pytest.mark.parametrize("begun", [False, True], ids=["at the first look", "later"])

@@ -178,6 +178,7 @@ def test_a_stream_that_begins_with_a_damaged_log_gives_what_a_batch_gives_or_fai
     _begin_with_damage(tmp_path, system, table, seed)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("table", ["records", "changes"])
 @pytest.mark.parametrize(("system", "seed"), ONCE_WRONG)
 def test_damaged_logs_that_a_stream_once_read_otherwise_are_read_as_by_a_batch(

@@ -313,6 +313,7 @@ WHOLE_XML = (
 )
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
