@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -57,6 +58,22 @@ def test_a_batch_id_is_written_once(tmp_path: Path) -> None:
     writer.commit([_written(writer, "q", "four")], 1)
     assert _bodies(tmp_path / "out") == [b"3", b"four", b"one", b"two"]
     assert not [path for path in tmp_path.rglob("*") if path.is_dir() and "stream/" in str(path)]
+
+
+def test_the_names_of_all_folders_are_durable_once_a_batch_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, sync = set[Path](), os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    root = tmp_path / "a" / "b" / "out"
+    writer = ShardStreamWriter(str(root))
+    writer.commit([_written(writer, "q", "one")], 0)
+    assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b", root} <= synced
 
 
 def test_a_commit_removes_the_shards_that_killed_tries_left(

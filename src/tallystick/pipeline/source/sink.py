@@ -29,7 +29,7 @@ from tallystick.pipeline.planning import NAMES_MAX
 from tallystick.pipeline.source.worker import one_sentence
 from tallystick.reading.discovery import search
 from tallystick.refusals import reason_of
-from tallystick.storage.local import LOCAL
+from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.systems.registry import open_journal_engine, systems
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ _BATCH = "batch-"
 _QUERY = "sql.streaming.queryId"
 """Local property of a streaming task: the id that a query keeps over restarts from a checkpoint."""
 
+_FOLDERS = LocalFileSystem(folder_mode=0o777)
+"""Makes folders durably, for all whom the umask lets in, as Spark makes its own."""
+
 _EXCHANGED = "exchanged"
 """File of a staging folder: the inode of the folder that takes the place of the old one."""
 
@@ -78,7 +81,7 @@ class _Shards:
     def write_shard(self, batches: Iterator[pa.RecordBatch]) -> ShardWritten:
         """Write all rows of a task into a new log; durable when this returns."""
         path = f"{self.staging}/{uuid.uuid4().hex}"
-        Path(self.staging).mkdir(parents=True, exist_ok=True)
+        _FOLDERS.mkdir(self.staging)
         parts = _parts(batches)
         waiting = next(parts, [])
         settings = {"segment_size": _segment_size(waiting), "preallocate": False, "spares": 0}
@@ -106,7 +109,7 @@ class _Shards:
         if not target.exists():
             whole = Path(self.staging) / f"{_BATCH}{batch}"
             self.gather(messages, whole)
-            Path(self.root).mkdir(parents=True, exist_ok=True)
+            _FOLDERS.mkdir(self.root)
             whole.rename(target)
             LOCAL.sync_dir(self.root)
         self.discard(messages)
