@@ -40,6 +40,17 @@ def test_a_parent_that_may_not_be_read_is_no_reason_to_refuse_its_folder(
     fs.mkdir(str(tmp_path / "log"))
 
 
+def test_a_folder_that_is_made_whole_is_durable_with_those_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(LocalFileSystem, "sync_dir", lambda _, path: synced.append(path))
+    above = tmp_path / "a" / "b"
+    with made_whole(above / "copy") as unfinished:
+        (unfinished / "file").touch()
+    assert synced == [str(one) for one in (unfinished, above, tmp_path / "a", tmp_path)]
+
+
 @pytest.mark.long
 def test_a_folder_that_is_not_made_whole_is_removed_wherever_a_signal_arrives(
     tmp_path: Path,

@@ -92,6 +92,9 @@ class made_whole:  # noqa: N801 - used as a function
                 self._remove()
                 raise
             LOCAL.sync_dir(str(self._folder.parent))
+            for one in self._parents:
+                with contextlib.suppress(PermissionError):  # to make one there, nobody has to list
+                    LOCAL.sync_dir(str(one.parent))
 
     def _remove(self) -> None:
         if self._made:  # who makes it, removes it
