@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from tallystick.reading import explain, inspect, triage, verify
 from tallystick.reading.estate import REASONS, Gatherer
 from tallystick.reading.survey import survey
 from tallystick.records import Answer, Clock, Judgement, State, Transaction
+from tallystick.roles.coordinator_files import DECIDES, RESOURCES_FILE
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.coordinator_dir import ClosedDecisions
@@ -116,6 +118,15 @@ def _closed(folder: Path) -> Path:
     return site.folder
 
 
+def _decided_elsewhere(folder: Path) -> Path:
+    """Make a coordinator that had a database whose own commit decides."""
+    site = Site(folder / "site", "before decision")
+    site.close()
+    file = Path(site.coordinator) / RESOURCES_FILE
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"lite": DECIDES}))
+    return site.folder
+
+
 def _without_decisions(folder: Path) -> Path:
     root = _stopped("after decision")(folder)
     shutil.rmtree(root / "coordinator" / "decisions")
@@ -153,6 +164,7 @@ TABLE = {
     "decision-unread": (lambda folder: damaged_decision(folder / "estate"), Answer.CANNOT_TELL),
     "due": (_copied("mid-phase-two"), Answer.SAFE),
     "due of ours": (_stopped("after decision"), Answer.SAFE),
+    "decided-elsewhere": (_decided_elsewhere, Answer.SAFE),
     "foreign": (_copied("orphan"), Answer.SAFE),
     "unnamed": (_unnamed, Answer.SAFE),
     "nothing-due": (_ended, Answer.SAFE),

@@ -44,9 +44,12 @@ def judged(
     owned: bool = True,
     covered: bool = True,
     damaged: bool = False,
+    lasts: tuple[str, ...] = (),
 ) -> Judgement:
     note = None if state is None else decided(state)
-    return judge(note, branches(*states), owned=owned, covered=covered, damaged=damaged)
+    return judge(
+        note, branches(*states), owned=owned, covered=covered, damaged=damaged, lasts=lasts
+    )
 
 
 NOTHING = "nothing is in doubt"
@@ -182,6 +185,26 @@ def test_a_damaged_journal_may_have_held_the_decision(
     said = MAY_HAVE_HELD.get("unread" if unread else alarm)
     assert (found.reasons[-1] == said) == bool(said)
     assert found.decision == (None if state is None else DECISIONS.get(state))
+
+
+@pytest.mark.parametrize(
+    ("state", "states", "damaged", "resolution", "alarm"),
+    [
+        (None, ("prepared", "prepared"), False, "rollback", "decided-elsewhere"),
+        (State.UNDECIDED, ("prepared",), False, "rollback", "decided-elsewhere"),
+        (None, ("prepared", "prepared"), True, "rollback", "doubtful-abort"),
+        (State.ROLLED_BACK, ("prepared", "prepared"), False, "rollback", ""),
+        (State.COMMITTING, ("prepared", "prepared"), False, "commit", ""),
+        (None, (), False, "none", ""),
+    ],
+)
+def test_an_outcome_row_of_a_last_resource_may_be_the_decision(
+    state: State | None, states: tuple[str, ...], damaged: bool, resolution: str, alarm: str
+) -> None:
+    found = judged(state, *states, damaged=damaged, lasts=("app", "lite"))
+    assert (found.resolution, found.alarm) == (resolution, alarm)
+    said = "no decision to commit is in the journal, and an outcome row of app, lite may be it"
+    assert found.reasons[0].startswith(said) == (alarm == "decided-elsewhere")
 
 
 @pytest.mark.parametrize("end", ["committed", "rolled_back", "active", "unknown"])

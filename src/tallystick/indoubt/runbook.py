@@ -16,7 +16,7 @@ from typing import Any
 
 from tallystick.indoubt.listing import LIVE, InDoubt, InDoubtReport
 from tallystick.printable import counted, printable, shell_quoted
-from tallystick.reconcile.alarms import ADVICE, DOUBTFUL, LOST_COMMIT
+from tallystick.reconcile.alarms import ADVICE, LOST_COMMIT, UNPROVED
 from tallystick.reconcile.decision_table import Resolution
 from tallystick.reconcile.ids import forms
 from tallystick.records import Xid
@@ -181,7 +181,7 @@ def _branch(one: InDoubt, branch: Mapping[str, Any], resources: Mapping[str, Any
         yield f"Prepared in {printable(branch['log'] or '?')}."
         return
     act = act_of(one, branch, resources, commit=due == Resolution.COMMIT)
-    doubt = "perhaps " if one.alarm == DOUBTFUL else ""
+    doubt = "perhaps " if one.alarm in UNPROVED else ""
     yield from ("", f"### {name}: {doubt}{due}", "")
     yield f"Prepared in {printable(branch['log'] or '?')}."
     yield from _typed(act)

@@ -6,13 +6,14 @@ branches that have ended, and records of it in the coordinator's log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from tallystick.errors import TallystickError, TransactionUsageError
 from tallystick.records import Xid
 from tallystick.roles import DecisionOutcome
+from tallystick.roles.coordinator_files import DECIDES
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
@@ -47,8 +48,8 @@ def settle(
 
     Raises `TransactionUsageError` for another node's transaction, for a resource whose database is
     not the one noted under its name, or where it would go against the decision (in the log, closed
-    before, or as the outcome row of a last resource given here) or would commit what has a
-    heuristic outcome and no decision, unless ``force`` is given; for a
+    before, or as the outcome row of a last resource, which has to be given) or would commit what
+    has a heuristic outcome and no decision, unless ``force`` is given; for a
     directory that is no coordinator's in any case; and `LogLockedError` while the coordinator runs.
     What goes against a decision is recorded as heuristic.
     """
@@ -62,7 +63,11 @@ def settle(
         decided = _is_decided(tm, gtrid)
         if not force:
             heuristic = gtrid in tm.decisions.heuristics()
-            refuse(gtrid, tm.node, commit=commit, decided=decided, heuristic=heuristic)
+            lacking = lacking_last_resources(tm.directory.known_resources(), tm.resources)
+            refuse(
+                gtrid, tm.node, commit=commit, decided=decided, heuristic=heuristic,
+                lacking=lacking,
+            )  # fmt: skip
             _refuse_other_databases(tm)
         return _settle(tm, gtrid, commit=commit, decided=decided, force=force)
 
@@ -99,7 +104,20 @@ def _refuse_other_databases(tm: TransactionManager) -> None:
             )
 
 
-def refuse(gtrid: bytes, node: str, *, commit: bool, decided: bool, heuristic: bool) -> None:
+def lacking_last_resources(known: Mapping[str, str], given: Collection[str]) -> list[str]:
+    """Return the resources whose own commit decides, of those a coordinator had, not given."""
+    return sorted(name for name, what in known.items() if what == DECIDES and name not in given)
+
+
+def refuse(
+    gtrid: bytes,
+    node: str,
+    *,
+    commit: bool,
+    decided: bool,
+    heuristic: bool,
+    lacking: Sequence[str],
+) -> None:
     """Raise `TransactionUsageError` for what only ``force`` may do.
 
     Args:
@@ -108,6 +126,7 @@ def refuse(gtrid: bytes, node: str, *, commit: bool, decided: bool, heuristic: b
         commit: what an operator wants, commit or rollback.
         decided: its decision to commit is known.
         heuristic: a branch of it has a heuristic outcome that is not dealt with.
+        lacking: `lacking_last_resources`.
     """
     owner = node_of(gtrid)
     if owner is None:
@@ -121,6 +140,13 @@ def refuse(gtrid: bytes, node: str, *, commit: bool, decided: bool, heuristic: b
         raise TransactionUsageError(
             f"{gtrid.hex()} was decided: commit",
             advice="Rolling back breaks the transaction; repeat with force if you must",
+        )
+    if not (commit or decided) and lacking:
+        raise TransactionUsageError(
+            f"{gtrid.hex()} may be committed: an outcome row of {', '.join(lacking)} would tell",
+            expected="every resource of the coordinator that cannot prepare",
+            advice=f"Give it, too: --resource {lacking[0]}=sqlite:///PATH; repeat with force if it "
+            "is gone for ever and the data agree",
         )
     if commit and not decided and heuristic:
         raise TransactionUsageError(

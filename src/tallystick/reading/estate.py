@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tallystick.errors import TallystickError
 from tallystick.printable import counted, shell_words
 from tallystick.reading.discovery import parent, real
 from tallystick.reading.names import log_name
@@ -24,9 +25,12 @@ from tallystick.reconcile.estate import Estate
 from tallystick.records import Answer, AtStake, Finding, Judgement, Severity, Transaction, jsonable
 from tallystick.roles.coordinator_files import (
     CLOSED_FILE,
+    DECIDES,
     LOG_FOLDER,
     LOST_FILE,
     NODE_FILE,
+    RESOURCES_FILE,
+    known_resources,
     noted,
 )
 from tallystick.storage.local import LOCAL
@@ -85,6 +89,13 @@ REASONS = reasons(
         "due",
         Answer.SAFE,
         "The logs tell of branches in doubt what their coordinators do with them at their start.",
+        after_crash=True,
+    ),
+    Reason(
+        "decided-elsewhere",
+        Answer.SAFE,
+        "No log tells whether branches in doubt are committed: an outcome row in another database "
+        "does, where their coordinator asks when it starts.",
         after_crash=True,
     ),
     Reason(
@@ -209,6 +220,7 @@ class Gatherer:
             self.estate.add_coordinator(node, decisions)
             if (Path(folder) / LOST_FILE).is_file():
                 self.estate.damaged.add(decisions)
+            self.estate.lasts[decisions] = _deciding(folder)
 
     def add(
         self, reading: LogReading, findings: Iterable[Finding], own: Judgement | None = None
@@ -322,6 +334,15 @@ def _coordinators(paths: Iterable[str], logs: Iterable[LogSource]) -> dict[str, 
     }
 
 
+def _deciding(folder: str) -> list[str]:
+    """Return the resources of a coordinator whose own commit decides."""
+    try:
+        known = known_resources(LOCAL, folder)
+    except TallystickError:
+        return [f"a database that {RESOURCES_FILE}, which cannot be read, names"]
+    return [name for name, what in known.items() if what == DECIDES]
+
+
 def is_coordinator(path: str) -> bool:
     """Return True for the directory of a coordinator."""
     return not is_remote(path) and (Path(path) / NODE_FILE).is_file()
@@ -362,6 +383,8 @@ def kind_of(row: Row) -> str:
         return "went-against"
     if row["alarm"] == alarms.DOUBTFUL:
         return "decision-unread"
+    if row["alarm"] == alarms.ELSEWHERE:
+        return "decided-elsewhere"
     return "foreign" if row["resolution"] == Resolution.FOREIGN else "due"
 
 
@@ -448,6 +471,7 @@ _TEXTS = {
     "commit-lost": _lost_text,
     "went-against": _against_text,
     "decision-unread": _unread_text,
+    "decided-elsewhere": _unread_text,
     "due": _due_text,
     "foreign": _foreign_text,
 }

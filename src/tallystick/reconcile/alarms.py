@@ -23,12 +23,16 @@ COPY_ENDS = ", which is ahead of it or the same: left out of the global transact
 
 LOST_COMMIT = "lost-commit"
 DOUBTFUL = "doubtful-abort"
+ELSEWHERE = "decided-elsewhere"
+UNPROVED = (DOUBTFUL, ELSEWHERE)
+"""Alarms of branches of which it is not proved that they are to be rolled back."""
 
 SEVERITIES = {
     LOST_COMMIT: Severity.LOSS,
     "heuristic-mismatch": Severity.DAMAGE,
     "heuristic-outcome": Severity.DAMAGE,
     DOUBTFUL: Severity.DAMAGE,
+    ELSEWHERE: Severity.WARNING,
     "foreign-branch": Severity.WARNING,
     "missing-decision": Severity.WARNING,
 }
@@ -38,6 +42,8 @@ ADVICE = {
     "heuristic-mismatch": "Compare the resources and correct the data by hand",
     "heuristic-outcome": "Compare the resources and correct the data by hand",
     DOUBTFUL: "Roll back only if the application knows that it did not commit",
+    ELSEWHERE: "Start its coordinator with all of its resources, as it asks there; do not decide "
+    "in its place",
     "foreign-branch": "Ask the coordinator named by the owner; do not decide in its place",
     "missing-decision": "Ask why the journal has no decision; the resources agree with each other",
 }

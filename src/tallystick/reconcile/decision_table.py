@@ -7,7 +7,10 @@
 | committing, committed         | none prepared          | none                           |
 | committing, committed         | rolled back, or not    | heuristic mismatch             |
 |                               | even prepared (2 ph.)  |                                |
-| active, undecided, no record  | prepared               | roll back (presumed abort)     |
+| active, undecided, no record  | prepared               | roll back (presumed abort); an |
+|                               |                        | alarm, if an outcome row of a  |
+|                               |                        | last resource may be the       |
+|                               |                        | decision                       |
 | rolling back, rolled back     | prepared               | roll back                      |
 | undecided, rolled back        | committed (2 phases)   | heuristic mismatch             |
 | no record, though the journal | committed (2 phases)   | heuristic mismatch             |
@@ -127,12 +130,14 @@ def judge(
     owned: bool,
     covered: bool,
     damaged: bool = False,
+    lasts: Sequence[str] = (),
 ) -> Judgement:
     """Judge one global transaction.
 
     ``owned``: the journal of its coordinator is here. ``covered``: that journal reaches back
     before the transaction began, so a missing record means that there was none. ``damaged``: not
-    all of that journal can be read, so a decision may be missing.
+    all of that journal can be read, so a decision may be missing. ``lasts``: resources of its
+    coordinator whose own commit decides, which no journal tells of.
     """
     decision = None if decided is None else DECISIONS.get(decided.state)
     in_doubt = [branch for branch in branches if branch.state == "prepared"]
@@ -156,6 +161,12 @@ def judge(
             "presumed abort is not proved"
         )
         return Judgement(decision, Resolution.ROLLBACK, (reason,), "doubtful-abort")
+    if lasts and decision in (None, Decision.UNDECIDED):
+        reason = (
+            "no decision to commit is in the journal, and an outcome row of "
+            f"{', '.join(lasts)} may be it: presumed abort is not proved"
+        )
+        return Judgement(decision, Resolution.ROLLBACK, (reason,), "decided-elsewhere")
     return _due(decided, decision, in_doubt)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any
 
@@ -38,6 +38,8 @@ class Estate:
         self._given = resources
         self.damaged: set[str] = set()
         """Logs of which not all can be read."""
+        self.lasts: dict[str, Sequence[str]] = {}
+        """By log of a coordinator its resources whose own commit decides."""
         self.unnamed: list[Row] = []
         """Prepared branches whose names are no Xid, so that no coordinator's log tells of them."""
         self._parts: list[Row] = []
@@ -199,8 +201,10 @@ class Estate:
         found: dict[bytes, dict[str, Row]] = defaultdict(dict)
 
         def journal(owner: bytes, log: str) -> Row:
-            damaged = log in self.damaged
-            new = {"log": log, "since": None, "until": None, "logs": {*live}, "damaged": damaged}
+            new = {
+                "log": log, "since": None, "until": None, "logs": {*live},
+                "damaged": log in self.damaged, "lasts": self.lasts.get(log, ()),
+            }  # fmt: skip
             return found[owner].setdefault(log, new)
 
         for owner, logs in self._coordinators.items():

@@ -52,15 +52,14 @@ def judge_row(row: dict[str, Any]) -> dict[str, Any]:
         journals = ()  # nothing in its id says whose it is
     elif decided is None:
         journals = responsible_journals(journals, {branch.log for branch in branches if branch.log})
+    its_own = [one for one in journals if decided is None or one["log"] == decided.log]
     judgement = judge(
         decided,
         branches,
         owned=bool(journals),
         covered=any(_covers(journal, row["gtrid"]) for journal in journals),
-        damaged=any(
-            journal.get("damaged") and (decided is None or journal["log"] == decided.log)
-            for journal in journals
-        ),
+        damaged=any(journal.get("damaged") for journal in its_own),
+        lasts=sorted({name for journal in its_own for name in journal.get("lasts", ())}),
     )
     notes = [part for part in row["parts"] if part["bqual"] is None]
     times = [part["last_time"] for part in notes if part["last_time"] is not None]

@@ -6,18 +6,50 @@ written here; `tallystick.services.transactions.coordinator_dir` does that.
 
 from __future__ import annotations
 
+import json
+import posixpath
 from collections.abc import Collection, Iterator
 
-from tallystick.storage.files import FileSystem
+from tallystick.errors import CorruptLogError
+from tallystick.storage.files import FileSystem, read_file
 from tallystick.storage.opening import opening_log
 
 NODE_FILE = "node"
 LOG_FOLDER = "decisions"
 IDENTITIES_FILE = "identities.json"
+RESOURCES_FILE = "resources.json"
 CLOSED_FILE = "closed"
 LOST_FILE = "lost-before"
 
+DECIDES, PREPARES = "decides", "prepares"
+"""A last resource, whose outcome rows are decisions that no log has; and any other."""
+
 _CHUNK = 1 << 20
+
+
+def known_resources(fs: FileSystem, folder: str) -> dict[str, str]:
+    """Return the resources that a coordinator was ever opened with: `DECIDES` or `PREPARES`.
+
+    Args:
+        fs: the file system.
+        folder: the directory of the coordinator.
+
+    Raises:
+        CorruptLogError: the file is damaged.
+        LogUnreadableError: the disk refuses.
+    """
+    path = posixpath.join(folder, RESOURCES_FILE)
+    with opening_log(path):
+        if not fs.exists(path):
+            return {}
+        try:
+            return {str(k): str(v) for k, v in json.loads(read_file(fs, path)).items()}
+        except (ValueError, AttributeError) as error:
+            raise CorruptLogError(
+                f"the names of the resources cannot be read: {error}",
+                file=path,
+                advice="Remove the file once all resources that there ever were are given",
+            ) from error
 
 
 def note_files(path: str) -> tuple[str, str]:

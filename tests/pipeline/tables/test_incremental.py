@@ -23,7 +23,13 @@ from tallystick.pipeline.tables.write_task import (
 from tallystick.reading.profiling import PROFILE, profile_rows
 from tallystick.reading.tables import TABLES
 from tallystick.roles import page_store_files
-from tallystick.roles.coordinator_files import CLOSED_FILE, IDENTITIES_FILE, LOST_FILE, NODE_FILE
+from tallystick.roles.coordinator_files import (
+    CLOSED_FILE,
+    IDENTITIES_FILE,
+    LOST_FILE,
+    NODE_FILE,
+    RESOURCES_FILE,
+)
 from tallystick.services.journal import outcomes
 from tallystick.services.page_store import recovery
 from tallystick.services.transactions.coordinator_dir import TRACES_FILE
@@ -155,6 +161,6 @@ def test_files_beside_native_logs_have_the_names_that_their_stores_give_them() -
     names = page_store_files
     pages = {names.PAGES, names.BACKUP_MARK, recovery.SIDE, recovery.FRESH}
     closed = {CLOSED_FILE, f"{CLOSED_FILE}.old", TRACES_FILE, f"{TRACES_FILE}.old"}
-    manager = {NODE_FILE, IDENTITIES_FILE, LOST_FILE, outcomes.FILE, *closed}
+    manager = {NODE_FILE, IDENTITIES_FILE, LOST_FILE, RESOURCES_FILE, outcomes.FILE, *closed}
     others = {IDENTITY_FILE, REFUSED_FILE, LOCK_NAME, PREFIX.removesuffix(".")}
     assert pages | manager | others == system(NATIVE).companions

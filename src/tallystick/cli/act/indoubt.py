@@ -16,15 +16,16 @@ from tallystick.cli.output import Printer, Unbroken, print_json, say
 from tallystick.errors import TransactionUsageError
 from tallystick.indoubt.listing import LIVE, InDoubt, InDoubtReport, list_in_doubt
 from tallystick.indoubt.runbook import act_of, name_of
-from tallystick.indoubt.settle import open_store, refuse, settle
+from tallystick.indoubt.settle import lacking_last_resources, open_store, refuse, settle
 from tallystick.printable import shell_words
 from tallystick.reading.results import reads_nothing
-from tallystick.reconcile.alarms import ADVICE, DOUBTFUL, LOST_COMMIT
+from tallystick.reconcile.alarms import ADVICE, LOST_COMMIT, UNPROVED
 from tallystick.reconcile.decision_table import Decision
-from tallystick.roles.coordinator_files import NODE_FILE
+from tallystick.roles.coordinator_files import NODE_FILE, known_resources
 from tallystick.services.transactions.coordinator_dir import check_coordinator_dir
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.resources import adapt
+from tallystick.storage.local import LOCAL
 
 _STORES = ("page-store:", "journal:")
 OPTION = "--resource"
@@ -145,7 +146,7 @@ def _print_unseen(out: Printer, report: InDoubtReport) -> None:
 def _due(one: InDoubt) -> str:
     """Return what is due, and never as a plain word where the judgement warns of it."""
     due = one.resolution.replace("_", " ")
-    if one.alarm == DOUBTFUL:
+    if one.alarm in UNPROVED:
         return f"doubtful: {due}?"
     return f"{due} ({one.alarm})" if one.alarm == LOST_COMMIT else due
 
@@ -218,7 +219,7 @@ def print_transaction(out: Printer, one: InDoubt) -> None:
     out.line((one.gtrid.hex(), "bold"), f", format {one.format_id}, {made}")
     out.line(f"  coordinator: {one.coordinator or 'not here'}; decision: {one.decision or 'none'}")
     for branch in one.branches:
-        doubt = "perhaps " if one.alarm == DOUBTFUL else ""
+        doubt = "perhaps " if one.alarm in UNPROVED else ""
         due = f", due: {doubt}{branch['due']}" if branch["due"] else ""
         out.line(f"  {name_of(branch)}: {branch['state'].replace('_', ' ')}{due}")
     out.line(f"  due: {_due(one)}", style="bold")
@@ -271,7 +272,9 @@ def settle_(
     if not (force or forget):
         node = (Path(coordinator) / NODE_FILE).read_text("ascii").strip()
         decided = one.decision == Decision.COMMIT
-        refuse(one.gtrid, node, commit=commit, decided=decided, heuristic=False)
+        given = {each.partition("=")[0] for each in resources}
+        lacking = lacking_last_resources(known_resources(LOCAL, coordinator), given)
+        refuse(one.gtrid, node, commit=commit, decided=decided, heuristic=False, lacking=lacking)
     if dry_run or not yes:
         _print_look(one, report, live, wanted[0])
     if dry_run:

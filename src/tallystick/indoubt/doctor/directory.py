@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tallystick.errors import TallystickError
@@ -17,7 +18,15 @@ from tallystick.reading.settled import settled_judgement
 from tallystick.reading.survey import survey
 from tallystick.records import Answer, State
 from tallystick.roles import Role
-from tallystick.roles.coordinator_files import IDENTITIES_FILE, LOG_FOLDER, LOST_FILE, NODE_FILE
+from tallystick.roles.coordinator_files import (
+    DECIDES,
+    IDENTITIES_FILE,
+    LOG_FOLDER,
+    LOST_FILE,
+    NODE_FILE,
+    RESOURCES_FILE,
+    known_resources,
+)
 from tallystick.services.transactions.coordinator_dir import (
     Identities,
     lost_moment,
@@ -56,10 +65,14 @@ def check_directory(path: str, resources: Collection[str]) -> Iterator[Check]:
     yield _disk(folder, name)
     yield check_volume(folder, name)
     yield from _decisions(folder, name, resources)
-    for missing in sorted(set(known_identities(path)) - set(resources)):
+    known = _known_resources(path)
+    for missing in sorted({*known_identities(path), *known} - set(resources)):
+        left = ": renamed or left out?"
+        if known.get(missing) == DECIDES:
+            left = ", and may hold decisions: without it recovery leaves what it may have decided"
         yield Check(
             name, "resources", Level.WARNING,
-            f"{missing!r} was a resource and was not given here: renamed or left out?",
+            f"{missing!r} was a resource and was not given here{left}",
             f"tallystick doctor {folder} --resource {missing}=URL",
         )  # fmt: skip
 
@@ -115,6 +128,7 @@ def _small_files(folder: Path, name: str) -> Iterator[Check]:
     read: dict[str, Callable[[Path], object]] = {
         NODE_FILE: lambda path: check_node(path.read_text("ascii", "replace").strip()),
         IDENTITIES_FILE: lambda path: len(Identities(path)),
+        RESOURCES_FILE: lambda path: known_resources(LOCAL, str(path.parent)),
         LOST_FILE: lambda path: lost_moment(path.read_bytes(), str(path)),
     }
     for file, opened in read.items():
@@ -131,6 +145,12 @@ def _small_files(folder: Path, name: str) -> Iterator[Check]:
         if file == NODE_FILE:
             line = _write_node(path)
         yield Check(name, file, Level.PROBLEM, f"the coordinator cannot be opened: {said}", line)
+
+
+def _known_resources(path: str) -> dict[str, str]:
+    with suppress(OSError, TallystickError):  # a damaged file is told of by itself
+        return known_resources(LOCAL, path)
+    return {}
 
 
 def known_identities(path: str) -> dict[str, str]:

@@ -22,10 +22,13 @@ from tallystick.printable import logger
 from tallystick.roles import DecisionLog, DecisionOutcome
 from tallystick.roles.coordinator_files import (
     CLOSED_FILE,
+    DECIDES,
     IDENTITIES_FILE,
     LOG_FOLDER,
     LOST_FILE,
     NODE_FILE,
+    RESOURCES_FILE,
+    known_resources,
     note_files,
     noted,
 )
@@ -51,6 +54,7 @@ TRACES_FILE_SIZE = 4 << 20
 
 BESIDE_LOG = (
     IDENTITIES_FILE,
+    RESOURCES_FILE,
     *(name for one in (CLOSED_FILE, TRACES_FILE) for name in (one, f"{one}.old")),
     LOST_FILE,
 )
@@ -322,6 +326,7 @@ class CoordinatorDirectory(Uncopied):
     a part of the log that an opening found damaged, and cut off; 0 if there was none.
     """
 
+    path: str
     node: str
     decisions: DecisionLog
     identities: Identities
@@ -344,11 +349,33 @@ class CoordinatorDirectory(Uncopied):
         self.closed.add(gtrid)
         self.decisions.finish(gtrid, resources, outcome)
 
+    def known_resources(self) -> dict[str, str]:
+        """Return all resources that the coordinator was ever opened with, and what each is."""
+        return known_resources(self.held, self.path)
+
+    def note_resources(self, resources: dict[str, str]) -> None:
+        """Note resources, durably: a recovery without one of them knows what it lacks.
+
+        One that has decided stays one that decides, also where its name is given to another.
+        """
+        known = self.known_resources()
+        if {**resources, **_deciding(known)}.items() <= known.items():
+            return
+        file = posixpath.join(self.path, RESOURCES_FILE)
+        with opening_log(file), _one_process_at_a_time(self.held, Path(self.path)):
+            known = self.known_resources()
+            text = json.dumps(known | resources | _deciding(known), indent=1, sort_keys=True)
+            write_whole(self.held, file, [f"{text}\n".encode()])
+
     def close(self) -> None:
         """Close the log, which gives up the lock."""
         logs = closing(self.decisions), closing(self.traces), closing(self.closed)
         with closing(self.held), logs[0], logs[1], logs[2]:
             self.ends.record()
+
+
+def _deciding(known: dict[str, str]) -> dict[str, str]:
+    return {name: what for name, what in known.items() if what == DECIDES}
 
 
 def open_coordinator_dir(
@@ -408,7 +435,9 @@ def open_coordinator_dir(
             lost = _lost_before(held, str(folder / LOST_FILE), decisions)
         ends = CommittedEnds(closed, decisions)
         undo.pop_all()
-    return CoordinatorDirectory(found, decisions, identities, closed, traces, ends, held, lost)
+    return CoordinatorDirectory(
+        str(folder), found, decisions, identities, closed, traces, ends, held, lost
+    )
 
 
 def _open_log(folder: Path, fs: FileSystem, owner: str, *, shared: bool) -> DecisionLog:

@@ -20,6 +20,7 @@ from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.posix import after_fork_in_child
 from tallystick.printable import logger
 from tallystick.roles import DecisionLog, SharedDecisionLog, recovery_result
+from tallystick.roles.coordinator_files import DECIDES, PREPARES, known_resources
 from tallystick.services.transactions.coordinator_dir import (
     check_coordinator_dir,
     open_coordinator_dir,
@@ -38,6 +39,7 @@ from tallystick.services.transactions.resource import (
     Problem,
     Resource,
     ResourceUnreachable,
+    is_last_resource,
     require_one_last,
 )
 from tallystick.services.transactions.resources import Adaptable, adapt
@@ -172,6 +174,12 @@ class TransactionManager(Closing):
         try:
             adapted = {name: adapt(name, thing) for name, thing in resources.items()}
             require_one_last(adapted)
+            self.directory.note_resources(
+                {
+                    name: DECIDES if is_last_resource(one) else PREPARES
+                    for name, one in adapted.items()
+                }
+            )
         except BaseException:
             self.directory.close()
             raise
@@ -384,6 +392,7 @@ class TransactionManager(Closing):
                 identities=self.directory.identities,
                 dead_before=self._dead_before,
                 lost_before=self.directory.lost_before,
+                known=self.directory.known_resources(),
                 closed=self.directory.closed,
                 others=self._context.others,
                 record_ends=self.directory.ends.record,
@@ -408,9 +417,16 @@ class TransactionManager(Closing):
         self._require_open()
         with opening_log(path):
             check_coordinator_dir(path, self._fs)
+            theirs = known_resources(self._fs, absolute(path))
+        # A last resource that the dead node never had has nothing of its decisions.
+        resources = {
+            name: one
+            for name, one in self.resources.items()
+            if name in theirs or not is_last_resource(one)
+        }
         with TransactionManager(
             path,
-            self.resources,
+            resources,
             log=log,
             call_timeout=self.call_timeout,
             orphan_interval=self.orphan_interval,

@@ -14,7 +14,8 @@ at any step and run again.
                                otherwise, not settled      leave (heuristic): an operator decides
     ours                       decided, closed before      commit: its database was restored
     ours                       outcome row found           record the decision, commit
-    ours                       a last resource is away     leave (cannot know)
+    ours                       a last resource is away,
+                               or was not given            leave (cannot know)
     ours, begun before an
     opening found the log
     damaged at its end         not decided                 leave (its decision may be lost)
@@ -38,7 +39,8 @@ A decision is closed for a resource only by a positive answer: its commit succee
 row of the branch is there. A branch that is not
 listed, or not known to the commit, has not answered: the decision stays open and is named in the
 report, until an operator settles it. An outcome row is deleted only if it stood before the scan
-that found nothing in doubt, and its decision is closed.
+that found nothing in doubt, and its decision is closed; where it is the decision, only if all
+resources were scanned that it may be about.
 
 A resource whose database is not the one noted under its name is refused, and not asked. A resource
 whose database was noted under a name that the manager has no more is that one, renamed: it answers
@@ -66,6 +68,7 @@ from tallystick.roles import (
     RecoveryResult,
     SharedDecisionLog,
 )
+from tallystick.roles.coordinator_files import DECIDES
 from tallystick.services.transactions.coordinator_dir import ClosedDecisions
 from tallystick.services.transactions.deadlines import start_call
 from tallystick.services.transactions.metrics import TransactionMetrics
@@ -104,6 +107,7 @@ HELD = "another session holds it, the database says"
 LISTED_TWICE = "ended in another resource that lists it, and yet in doubt here"
 UNPROVED = "decided and not listed any more, but nothing proves its commit"
 LOST = "not decided in the log, which may have lost a decision: settle it"
+NO_LAST = "a last resource was not given, whose outcome row may be the decision"
 NO_RESOURCE = "decided, but the manager has no resource of that name"
 HEURISTIC = "its outcome is heuristic: settle it"
 
@@ -210,6 +214,8 @@ class Recovery(Uncopied):
     log: RecoveryResult
     dead_before: int = 0
     lost_before: int = 0
+    known: Mapping[str, str] = field(default_factory=dict)
+    """All resources that the coordinator was ever opened with, and what each is."""
     _report: RecoveryReport = field(init=False, default_factory=RecoveryReport)
     _lasts: dict[str, LastResource] = field(init=False, default_factory=dict)
     _met: dict[str, str] = field(init=False, default_factory=dict)
@@ -368,6 +374,8 @@ class Recovery(Uncopied):
         outcome = self._outcome_row(xid.gtrid)
         if outcome is None:
             self._leave(resource, xid, "a last resource cannot be asked")
+        elif not outcome and self._lacks(xid.gtrid, self._lacking_lasts()):
+            self._leave(resource, xid, NO_LAST)
         elif outcome:
             self.decisions.decide(xid.gtrid, [resource.name]).wait()
             self._settle(resource, xid, commit=True)
@@ -390,6 +398,20 @@ class Recovery(Uncopied):
                 self._unreachable(last, answer)
                 return None
         return False
+
+    def _lacking_lasts(self) -> set[str]:
+        """Return the last resources that were not given."""
+        lasts = {name for name, what in self.known.items() if what == DECIDES}
+        return {name for name in lasts if self._former.get(name, name) not in self._lasts}
+
+    def _lacks(self, gtrid: bytes, lacking: Collection[str]) -> bool:
+        """Return True if one of these resources, which were not given, may have a part of it.
+
+        One that this manager has begun had no other resources than it has.
+        """
+        begun = time_of(gtrid) or 0
+        here = self._process_of(gtrid) is _Process.THIS or 0 < self.dead_before <= begun
+        return bool(lacking) and not here
 
     def _is_young(self, gtrid: bytes) -> bool:
         begun = time_of(gtrid)
@@ -532,16 +554,24 @@ class Recovery(Uncopied):
             return None
 
     def _forget_outcomes(self, rows: dict[str, Sequence[bytes]], in_doubt: set[bytes]) -> None:
-        """Delete outcome rows that no branch needs, if every resource was asked."""
+        """Delete outcome rows that no branch needs, if every resource was asked.
+
+        A row of a last resource may be the decision for a branch of a resource that was not given.
+        """
         if self._report.unreachable:
             return
         needed = in_doubt | self._open_decisions().keys()
+        lacking = {
+            name for name in self.known if self._former.get(name, name) not in self.resources
+        }
         for name, found in rows.items():
             resource = self.resources[name]
+            others = lacking if name in self._lasts else ()
             over = [
                 gtrid
                 for gtrid in found
                 if gtrid not in needed
+                and not self._lacks(gtrid, others)
                 and not self._is_live(gtrid)
                 and node_of(gtrid) == self.xids.node
             ]

@@ -55,6 +55,7 @@ SYSTEM = System(
             "outcomes",
             "pages",
             "recovered",
+            "resources.json",
             "traces",
             "traces.old",
             "shared",
