@@ -55,7 +55,9 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
         return
     with TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as made:
-        yield Path(made)
+        path = Path(made) / "test"  # some write beside it
+        path.mkdir()
+        yield path
         if request.node.stash.get(_FAILED, False):
             with suppress(OSError):  # sockets, and what went meanwhile
-                shutil.copytree(made, tmp_path / "left", symlinks=True)
+                shutil.copytree(path, tmp_path / "left", symlinks=True)

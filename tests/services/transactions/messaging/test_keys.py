@@ -209,6 +209,14 @@ def test_what_cannot_be_kept_is_not_committed(places: Places) -> None:
     assert places.done("lite") == ["b"]
 
 
+def test_the_text_of_an_outcome_may_be_empty(places: Places) -> None:
+    with places.manager("lite") as tm:
+        handle = keyed(tm, "lite", encode=lambda _: "", decode=lambda text: f"again {text!r}")
+        assert handle("a")["number"] == 1
+        assert handle("a") == "again ''"
+    assert places.done("lite") == ["a"]
+
+
 def test_wrong_use_is_refused_before_any_work(places: Places) -> None:
     with places.manager("lite") as tm:
         with pytest.raises(TransactionUsageError, match="no resource 'pg'"):

@@ -249,13 +249,13 @@ class Claim:
             raise
         if not found.rows:
             raise self._busy()
-        outcome = self._of_this_payload(str(found.rows[0][0]))
-        if not outcome:
+        kept = str(found.rows[0][0])
+        if not kept:
             raise TransactionUsageError(
                 f"the first request with the key {self.request!r} kept no outcome",
                 advice="A handler with a key leaves the end of its transaction to the manager",
             )
-        return outcome
+        return self._of_this_payload(kept)
 
     def _of_this_payload(self, kept: str) -> str:
         """Return the outcome in what was kept, without the mark of its payload.
