@@ -182,7 +182,7 @@ def test_where_nothing_can_be_brought_nothing_is_written(tmp_path: Path) -> None
         log.append_add_record(11, 99, b"").wait()
     ran = salvaged(tmp_path / "data", tmp_path / "out.xml")
     assert ran.exit_code == 1
-    assert "nothing was written" in ran.output
+    assert "nothing was written" in " ".join(ran.output.split())
     assert not (tmp_path / "out.xml").exists()
     write_bindings(tmp_path / "data/bindings")
     ran = salvaged(tmp_path / "data/bindings", tmp_path / "out.xml")
