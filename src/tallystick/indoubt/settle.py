@@ -13,7 +13,7 @@ from typing import Any, cast
 from tallystick.errors import TallystickError, TransactionUsageError
 from tallystick.records import Xid
 from tallystick.roles import DecisionOutcome
-from tallystick.roles.coordinator_files import DECIDES
+from tallystick.roles.coordinator_files import last_resources
 from tallystick.services.journal import Journal
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
@@ -106,7 +106,7 @@ def _refuse_other_databases(tm: TransactionManager) -> None:
 
 def lacking_last_resources(known: Mapping[str, str], given: Collection[str]) -> list[str]:
     """Return the resources whose own commit decides, of those a coordinator had, not given."""
-    return sorted(name for name, what in known.items() if what == DECIDES and name not in given)
+    return sorted(last_resources(known).difference(given))
 
 
 def refuse(

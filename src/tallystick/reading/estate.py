@@ -25,12 +25,12 @@ from tallystick.reconcile.estate import Estate
 from tallystick.records import Answer, AtStake, Finding, Judgement, Severity, Transaction, jsonable
 from tallystick.roles.coordinator_files import (
     CLOSED_FILE,
-    DECIDES,
     LOG_FOLDER,
     LOST_FILE,
     NODE_FILE,
     RESOURCES_FILE,
     known_resources,
+    last_resources,
     noted,
 )
 from tallystick.storage.local import LOCAL
@@ -340,7 +340,7 @@ def _deciding(folder: str) -> list[str]:
         known = known_resources(LOCAL, folder)
     except TallystickError:
         return [f"a database that {RESOURCES_FILE}, which cannot be read, names"]
-    return [name for name, what in known.items() if what == DECIDES]
+    return sorted(last_resources(known))
 
 
 def is_coordinator(path: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from tallystick.errors import CorruptLogError
 from tallystick.storage.files import FileSystem, read_file
@@ -50,6 +50,11 @@ def known_resources(fs: FileSystem, folder: str) -> dict[str, str]:
                 file=path,
                 advice="Remove the file once all resources that there ever were are given",
             ) from error
+
+
+def last_resources(known: Mapping[str, str]) -> set[str]:
+    """Return those of `known_resources` whose own commit decides."""
+    return {name for name, what in known.items() if what == DECIDES}
 
 
 def note_files(path: str) -> tuple[str, str]:

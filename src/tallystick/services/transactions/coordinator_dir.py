@@ -29,6 +29,7 @@ from tallystick.roles.coordinator_files import (
     NODE_FILE,
     RESOURCES_FILE,
     known_resources,
+    last_resources,
     note_files,
     noted,
 )
@@ -375,7 +376,7 @@ class CoordinatorDirectory(Uncopied):
 
 
 def _deciding(known: dict[str, str]) -> dict[str, str]:
-    return {name: what for name, what in known.items() if what == DECIDES}
+    return dict.fromkeys(last_resources(known), DECIDES)
 
 
 def open_coordinator_dir(

@@ -68,7 +68,7 @@ from tallystick.roles import (
     RecoveryResult,
     SharedDecisionLog,
 )
-from tallystick.roles.coordinator_files import DECIDES
+from tallystick.roles.coordinator_files import last_resources
 from tallystick.services.transactions.coordinator_dir import ClosedDecisions
 from tallystick.services.transactions.deadlines import start_call
 from tallystick.services.transactions.metrics import TransactionMetrics
@@ -401,7 +401,7 @@ class Recovery(Uncopied):
 
     def _lacking_lasts(self) -> set[str]:
         """Return the last resources that were not given."""
-        lasts = {name for name, what in self.known.items() if what == DECIDES}
+        lasts = last_resources(self.known)
         return {name for name in lasts if self._former.get(name, name) not in self._lasts}
 
     def _lacks(self, gtrid: bytes, lacking: Collection[str]) -> bool:
@@ -409,9 +409,10 @@ class Recovery(Uncopied):
 
         One that this manager has begun had no other resources than it has.
         """
+        if not lacking:
+            return False
         begun = time_of(gtrid) or 0
-        here = self._process_of(gtrid) is _Process.THIS or 0 < self.dead_before <= begun
-        return bool(lacking) and not here
+        return not (self._process_of(gtrid) is _Process.THIS or 0 < self.dead_before <= begun)
 
     def _is_young(self, gtrid: bytes) -> bool:
         begun = time_of(gtrid)
