@@ -6,12 +6,14 @@ the real file system, and reports items to FOLDER/marks.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tallystick.roles.decision_log import DecisionOutcome
 from tallystick.services.journal import Journal
@@ -19,6 +21,7 @@ from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.coordinator_dir import open_coordinator_dir
 from tallystick.services.write_behind import WriteBehind
 from tallystick.storage.files import Bytes, File, FileSystem
+from tallystick.storage.group.tasks import TaskFlusher
 from tallystick.storage.local import LOCAL, LocalFile, LocalFileSystem
 from tallystick.storage.local.file import AppendedFile
 from tests.services.page_store.test_crash_states import add, small_store
@@ -113,6 +116,14 @@ SPIED = "TALLYSTICK_TEST_SPIED"
 """Environment variable: set, the calls of the seam are reported to the marks as well."""
 
 
+def work(service: str, fs: FileSystem, root: str, submitted: Mark, acknowledged: Mark) -> None:
+    """Run a service; what the task flusher would do at some later moment, at once, if in turns."""
+    with contextlib.ExitStack() as stack:
+        if IN_TURNS in os.environ:
+            stack.enter_context(patch.object(TaskFlusher, "request", lambda one: one._flush()))
+        SERVICES[service](fs, root, submitted, acknowledged)
+
+
 def spy(tell: Callable[[Shape], None]) -> None:
     """Have every call of `LocalFile` and `LocalFileSystem` that changes something told."""
 
@@ -167,7 +178,7 @@ def main(name: str, folder: str) -> None:
     if SPIED in os.environ:
         disk = f"{folder}/{DISK}"
         spy(lambda shape: mark("c")(json.dumps(shape).replace(disk, "")))
-    SERVICES[name](LOCAL, f"{folder}/{DISK}", mark("s"), mark("a"))
+    work(name, LOCAL, f"{folder}/{DISK}", mark("s"), mark("a"))
 
 
 if __name__ == "__main__":

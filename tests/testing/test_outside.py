@@ -88,7 +88,7 @@ def test_the_model_records_what_the_kernel_does(
 ) -> None:
     monkeypatch.setenv(outside_work.IN_TURNS, "1")
     fs = RecordingFileSystem()
-    outside_work.SERVICES[service](fs, "", _text(fs.submitted), _text(fs.acknowledged))
+    outside_work.work(service, fs, "", _text(fs.submitted), _text(fs.acknowledged))
     seen = shapes(replayed(run(service, core, tmp_path)))
     modelled = shapes(fs)
     if service == "write_behind":  # its target has a thread of its own
