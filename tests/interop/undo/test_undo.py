@@ -68,7 +68,9 @@ def escaped(text: str) -> str:
 def url(engine: str, path: Path, *, create: bool = True) -> str:
     """Where a database is."""
     if is_h2(engine):
-        return f"jdbc:h2:{path};WRITE_DELAY=0" + (";MV_STORE=FALSE" if "1.4" in engine else "")
+        store = ";MV_STORE=FALSE" if "1.4" in engine else ""
+        # A lock that an opening left takes the next one two seconds.
+        return f"jdbc:h2:{path};WRITE_DELAY=0;FILE_LOCK=NO{store}"
     return f"jdbc:derby:{path}" + (";create=true" if create else "")
 
 
