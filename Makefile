@@ -4,7 +4,6 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
-CLASSES := $(VENV)/spark-classes.jsa
 export PYSPARK_PYTHON := $(abspath $(PYTHON))
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 # Spark binds to the first address it finds; the local one is always there.
@@ -38,7 +37,7 @@ quick: $(READY)
 	$(PYTEST) $(SPREAD) -m "not soak and not interop and not long and not spark" --seconds 45 \
 	  $$($(PYTHON) scripts/quick.py $(BASE)) $(ARGS)
 
-interop: $(READY) $(CLASSES)
+interop: $(READY)
 	@scripts/ensure.sh java maven
 	@scripts/sparks.sh --fetch-only
 	$(PYTEST) $(SPREAD) -m "interop and not soak and not long" $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(INTEROP))
@@ -56,8 +55,8 @@ mysql: $(READY)
 	@scripts/ensure.sh java maven postgres
 	@scripts/mysql.sh $(ARGS)
 
-# What takes long, and the rest of all samples; of these a landing runs two sevenths and one (ARGS="--turn today").
-nightly: $(READY) $(CLASSES)
+# What takes long, and the rest of all samples; of these a landing runs a seventh (ARGS="--turn today").
+nightly: $(READY)
 	@scripts/ensure.sh java maven postgres pgbouncer mariadb browser sail zsh fish
 	@scripts/sparks.sh --fetch-only
 	$(PYTEST) $(SPREAD) -m "turns or (long and not soak)" $(ARGS)
@@ -65,7 +64,7 @@ nightly: $(READY) $(CLASSES)
 	  -m "both_cores and long and not soak" $(BOTH_CORES)
 
 # The same with more examples, and what takes hours.
-soak: $(READY) $(CLASSES)
+soak: $(READY)
 	@scripts/ensure.sh java maven postgres pgbouncer mariadb
 	TALLYSTICK_INTERRUPTS=1000000 $(PYTEST) -m soak --timeout=0 --hypothesis-profile=soak $(ARGS)
 
@@ -126,11 +125,6 @@ $(READY): requirements.lock pyproject.toml $(wildcard fast/*.[ch]) fast/setup.py
 	  && echo "The compiled core is built." \
 	  || echo "The compiled core is not built: everything runs in Python, with slower commits."
 	@touch $@
-
-# Java's classes, as a file that it maps: Spark starts in half of the time.
-$(CLASSES): $(READY)
-	@scripts/ensure.sh java
-	@! command -v java >/dev/null || $(PYTHON) -m tests.pipeline.quick
 
 lock: $(READY)
 	$(PYTHON) -m pip install --quiet uv

@@ -6,8 +6,8 @@ itself asks for `sweep`; it is collected once as a sample, and once for each of 
 whole, which are marked ``turns``:
 
 * ``make test`` runs the samples
-* each landing runs a seventh more, that of the day (``--turn today``), of all that is in ``turns``,
-  and two sevenths of what is ``long``, so that each day runs another pair
+* each landing runs a seventh more, that of the day (``--turn today``), of all that is in ``turns``
+  or ``long``
 * ``make nightly`` runs all parts, as does ``make soak``: what is in ``turns`` is ``soak``, too
 
 What is no sweep belongs to one of the parts by its name.
@@ -27,9 +27,6 @@ from typing import Final, TypeVar
 import pytest
 
 PARTS: Final = 7
-LONG: Final = (0, 3)
-"""What is `long` runs in the turn of its part, and in the one so many later: a change that breaks
-it is seen after at most four days."""
 SEED: Final = int(os.environ.get("TALLYSTICK_SEED") or date.today().toordinal())
 
 IN_TURNS: Final = [pytest.mark.soak, pytest.mark.turns]
@@ -70,10 +67,8 @@ def part_of(item: pytest.Item) -> int:
 
 def is_run(item: pytest.Item, turn: int) -> bool:
     """Return True if an item is run in this turn."""
-    after = (turn - part_of(item)) % PARTS
-    if item.get_closest_marker("turns"):
-        return after == 0
-    return after in LONG or not item.get_closest_marker("long")
+    marks = map(item.get_closest_marker, ("turns", "long"))
+    return not any(marks) or part_of(item) == turn
 
 
 def _turn(config: pytest.Config) -> int | None:
@@ -85,7 +80,7 @@ def _turn(config: pytest.Config) -> int | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the choice of a part."""
-    what = "part N of 7 alone of what is run in turns, two parts of what takes long"
+    what = "part N of 7 alone of what takes long, or is in no sample"
     parser.addoption("--turn", metavar="today|N", help=what)
 
 
