@@ -16,10 +16,13 @@ import pytest
 from tallystick.errors import TallystickError
 from tallystick.indoubt.listing import InDoubtReport, gathered
 from tallystick.pipeline.options import SourceOptions
-from tallystick.pipeline.planning import tasks
+from tallystick.pipeline.planning import find, tasks
 from tallystick.pipeline.task import judged_batches
+from tallystick.reading.coordinators import add_closed
+from tallystick.roles.coordinator_files import CLOSED_FILE, LOST_FILE
 from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES, committed_by_hand, damaged_decision
+from tests.reading.test_estate import TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,12 +34,13 @@ Answers = dict[tuple[int, bytes], tuple[Any, ...]]
 
 def of_pipeline(spark: SparkSession, root: Path) -> Answers:
     """What the stages say of all logs below a folder."""
-    from tallystick.pipeline.stages import global_transactions
+    from tallystick.pipeline.stages import reconciled
 
     reader = spark.read.format("tallystick").option("path", str(root))
     transactions = reader.option("table", "transactions").load().localCheckpoint()
     findings = reader.option("table", "findings").load()
-    rows = global_transactions(transactions, findings=findings).collect()
+    coordinators = find([str(root)]).coordinators()
+    rows = reconciled(transactions, None, findings, coordinators).rows.collect()
     return {
         (row.format_id, bytes(row.gtrid)): _answer(
             {**row.asDict(), "branches": [one.asDict() for one in row.branches]}
@@ -47,7 +51,9 @@ def of_pipeline(spark: SparkSession, root: Path) -> Answers:
 
 def of_indoubt(root: Path) -> Answers:
     """What ``tallystick indoubt`` says of them."""
-    rows = gathered([str(root)], InDoubtReport([])).judged()
+    known = gathered([str(root)], InDoubtReport([]))
+    add_closed(known, find([str(root)]).coordinators())
+    rows = known.judged()
     return {(row["format_id"], row["gtrid"]): _answer(row) for row in rows}
 
 
@@ -107,9 +113,41 @@ def of_source(root: Path, most: int = 50_000) -> Answers:
     """What the table ``global_transactions`` of the data source says."""
     options = SourceOptions((str(root),), table="global_transactions")
     (task,) = tasks(options)
-    batches = judged_batches(task.pieces, options, most)
+    batches = judged_batches(task.pieces, options, task.coordinators, most)
     rows = [row for batch in batches for row in batch.to_pylist()]
     return {(row["format_id"], row["gtrid"]): _answer(row) for row in rows}
+
+
+def _decisions_lost(folder: Path) -> Path:
+    root = TABLE["commit-lost of ours"][0](folder)
+    (root / "coordinator" / CLOSED_FILE).unlink()
+    (root / "coordinator" / LOST_FILE).touch()
+    return root
+
+
+def _never_decided(folder: Path) -> Path:
+    root = TABLE["commit-lost of ours"][0](folder)
+    (root / "coordinator" / CLOSED_FILE).unlink()
+    return root
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (TABLE["decided-elsewhere"][0], ("rollback", "decided-elsewhere")),
+        (TABLE["commit-lost of ours"][0], ("commit", "lost-commit")),
+        (_decisions_lost, ("rollback", "doubtful-abort")),
+        (_never_decided, ("rollback", None)),
+    ],
+)
+def test_all_say_the_same_of_what_stands_beside_the_log_of_a_coordinator(
+    spark: SparkSession, tmp_path: Path, make: Any, said: tuple[Any, ...]
+) -> None:
+    root = make(tmp_path)
+    answers = of_indoubt(root)
+    assert {one[3:5] for one in answers.values()} == {said}
+    assert answers == of_pipeline(spark, root)
+    assert answers == of_source(root)
 
 
 @pytest.mark.parametrize("root", [fixture_dir("estate"), EXAMPLES], ids=str)

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from tallystick.cli.build.pipeline import _build, command
 from tallystick.errors import LogUnreadableError
 from tallystick.pipeline.options import OptionError
+from tallystick.pipeline.planning import Plan
 from tallystick.pipeline.runner import OUTPUT, Run
 from tallystick.pipeline.summary import RunSummary
 from tallystick.pipeline.tables import run_state as state
@@ -374,10 +375,10 @@ def test_tables_whose_files_somebody_changed_are_made_anew(tmp_path: Path, chang
 def test_a_file_that_grew_or_was_replaced_is_seen(tmp_path: Path) -> None:
     file = tmp_path / "1.log"
     file.write_text("one")
-    log = LogSource("fake", str(tmp_path), (str(file),))
-    first = state_of([log], {})
-    assert not state_of([log], {}).changed(first)
+    plan = Plan([LogSource("fake", str(tmp_path), (str(file),))])
+    first = state_of(plan, {})
+    assert not state_of(plan, {}).changed(first)
     file.write_text("more")
-    assert state_of([log], {}).changed(first) == {str(tmp_path)}
-    assert state_of([log], {"timezone": "CET"}).changed(state_of([log], {})) == {str(tmp_path)}
-    assert state_of([], {}).vanished(first) == {str(tmp_path)}
+    assert state_of(plan, {}).changed(first) == {str(tmp_path)}
+    assert state_of(plan, {"timezone": "CET"}).changed(state_of(plan, {})) == {str(tmp_path)}
+    assert state_of(Plan(), {}).vanished(first) == {str(tmp_path)}

@@ -204,7 +204,7 @@ def _gathered(found: Survey, report: InDoubtReport, estate: Estate) -> Gatherer:
             gatherer.add(reading, settled_findings(reading, found.known, found.options))
         report.looked_at += 1
     without = {one.log for one in found.problems if one.code == NO_LOG}
-    absent = [path for path in gatherer.coordinators if path in without]
+    absent = [one.folder for one in gatherer.coordinators if one.folder in without]
     problems = [one for one in found.problems if one.code != NO_LOG or one.log not in absent]
     report.unproved += [
         f"{path}: the decisions of this coordinator are not there; give the path of its log"
@@ -260,13 +260,14 @@ def _not_asked(
     With their identities, so far as they are noted. The report says it of each, but of those that
     were ``said``.
     """
-    for folder, decisions in gathered.coordinators.items():
+    for one in gathered.coordinators:
+        folder = one.folder
         try:
             identities = dict(Identities(Path(folder) / IDENTITIES_FILE))
         except (CorruptLogError, LogUnreadableError) as error:
             report.unproved.append(f"{folder}: which databases it has cannot be told: {error}")
             identities = {}
-        names = dict.fromkeys(gathered.estate.names_in(decisions), "") | identities
+        names = dict.fromkeys(gathered.estate.names_in(one.log), "") | identities
         left = [
             (name, identity)
             for name, identity in sorted(names.items())

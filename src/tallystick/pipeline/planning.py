@@ -17,6 +17,7 @@ from pathlib import Path
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.fingerprint import forget_listings, gone_of
 from tallystick.pipeline.options import OptionError, SourceOptions, matching
+from tallystick.reading.coordinators import Coordinator, coordinators_of
 from tallystick.reading.discovery import not_followed, once, parent
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
@@ -78,10 +79,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one Spark task reads: pieces, or findings that the search for logs made."""
+    """What one Spark task reads: pieces, or findings that the search for logs made.
+
+    ``coordinators`` are those of the pieces, where all are judged together.
+    """
 
     pieces: tuple[Piece, ...] = ()
     problems: tuple[Finding, ...] = ()
+    coordinators: tuple[Coordinator, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,13 @@ class Plan:
 
     logs: list[LogSource] = field(default_factory=list)
     problems: list[Finding] = field(default_factory=list)
+    paths: Sequence[str] = ()
+    """The paths that were searched, none of them a pattern."""
+
+    def coordinators(self) -> tuple[Coordinator, ...]:
+        """Return what the directories of coordinators tell whose decision logs are here."""
+        here = {log_name(log) for log in self.logs}
+        return tuple(one for one in coordinators_of(self.paths, self.logs) if one.log in here)
 
     def require_readable(self) -> None:
         """Raise `LogUnreadableError` if a file or folder below the paths could not be read."""
@@ -121,8 +133,8 @@ def find(paths: Sequence[str], *, waits: bool = False) -> Plan:
     Raises `LogUnreadableError` if a path itself cannot be read, or nothing matches any path, which
     a stream that ``waits`` has not begun with.
     """
-    plan = Plan()
     each = [*chain.from_iterable(map(matching, paths))] or ([] if waits else [*paths])
+    plan = Plan(paths=each)
     for path in each:
         found = survey(path)
         plan.logs += found.logs
@@ -154,7 +166,7 @@ def tasks(options: SourceOptions, plan: Plan | None = None) -> list[Task]:
     whole = options.table != "records" or options.salvage
     pieces = [piece for log in plan.logs for piece in _pieces(log, options, whole=whole)]
     if options.table == "global_transactions":
-        return [Task(tuple(pieces))]  # all logs are judged together
+        return [Task(tuple(pieces), (), plan.coordinators())]  # all logs are judged together
     planned = list(_packed(((piece,) for piece in pieces), options.split_bytes))
     if options.table == "findings" and options.search and plan.problems:
         planned.append(Task(problems=tuple(plan.problems)))

@@ -209,7 +209,7 @@ class Run:
     def _state(self, plan: Plan) -> RunState:
         settings = {"form": self.form, "options": dict(self.options)}
         settings["resources"] = dict(self.resources or {})
-        return state_of(plan.logs, settings, plan.problems)
+        return state_of(plan, settings)
 
 
 def _fresh(

@@ -44,6 +44,7 @@ from tallystick.pipeline.planning import (
 )
 from tallystick.pipeline.row_images import images_of, without_images
 from tallystick.pipeline.typed import collection_rows, typed
+from tallystick.reading.coordinators import Coordinator, add_closed, add_coordinators
 from tallystick.reading.names import log_name
 from tallystick.reading.profiling import PROFILE, profile_rows
 from tallystick.reading.settled import settled_findings, settled_judgement
@@ -84,7 +85,8 @@ def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     planned = options.table != "findings"  # which say themselves what is gone
     pieces = (current(piece, options) if planned else piece for piece in task.pieces)
     if options.table == "global_transactions":
-        yield from map(options.wanted, judged_batches(pieces, options))
+        batches = judged_batches(pieces, options, task.coordinators)
+        yield from map(options.wanted, batches)
         return
     read = (batch for _, batch in tables_of(pieces, options, [options.table], planned=planned))
     batches = fed(read, options) if options.feeds else bounded(read, options)
@@ -96,7 +98,10 @@ def execute(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
 
 
 def judged_batches(
-    pieces: Iterable[Piece], options: SourceOptions, most: int = JUDGED_AT_ONCE
+    pieces: Iterable[Piece],
+    options: SourceOptions,
+    coordinators: Sequence[Coordinator],
+    most: int = JUDGED_AT_ONCE,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the global transactions of all logs together, as the table of a run has them.
 
@@ -117,6 +122,8 @@ def judged_batches(
             )
         for row in rows:
             estate.add_row(row)
+    add_coordinators(estate, coordinators)
+    add_closed(estate, coordinators)
     yield from batches_of_rows(estate.judged(), GLOBAL_TRANSACTIONS)
 
 

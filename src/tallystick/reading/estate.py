@@ -6,39 +6,23 @@ transactions, the gravest first, and the logs whose own answers it changes. Noth
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from tallystick.errors import TallystickError
 from tallystick.printable import counted, shell_words
-from tallystick.reading.discovery import parent, real
+from tallystick.reading.coordinators import add_closed, add_coordinators, coordinators_of
 from tallystick.reading.names import log_name
 from tallystick.reconcile import alarms, copies
 from tallystick.reconcile.coverage import hides_records
 from tallystick.reconcile.decision_table import Decision, Resolution
 from tallystick.reconcile.estate import Estate
 from tallystick.records import Answer, AtStake, Finding, Judgement, Severity, Transaction, jsonable
-from tallystick.roles.coordinator_files import (
-    CLOSED_FILE,
-    LOG_FOLDER,
-    LOST_FILE,
-    NODE_FILE,
-    RESOURCES_FILE,
-    known_resources,
-    last_resources,
-    noted,
-)
-from tallystick.storage.local import LOCAL
-from tallystick.storage.source import is_remote
 from tallystick.systems.answers import ENDS_IN_PREPARE, NOTHING, Reason, reasons
 from tallystick.systems.findings import NOT_SAFE
 from tallystick.systems.protocol import LogReading, LogSealedError, LogSource
-from tallystick.systems.registry import NATIVE
 
 Row = dict[str, Any]
 
@@ -205,8 +189,8 @@ class Gatherer:
         most: float = JUDGED_MAX,
     ) -> None:
         self.estate = Estate() if estate is None else estate
-        self.coordinators = _coordinators(paths, logs)
-        """Directories of coordinators, a path or what the logs lie in, each with its log."""
+        self.coordinators = coordinators_of(paths, logs)
+        """Those whose directories are here."""
         self.systems: dict[str, str] = {}
         """The system of each log, by its name."""
         self.logs = logs
@@ -215,12 +199,7 @@ class Gatherer:
         self._gathers = len(logs) >= least
         self._most = most
         self._own: dict[str, Judgement] = {}
-        for folder, decisions in self.coordinators.items():
-            node = (Path(folder) / NODE_FILE).read_bytes().strip()
-            self.estate.add_coordinator(node, decisions)
-            if (Path(folder) / LOST_FILE).is_file():
-                self.estate.damaged.add(decisions)
-            self.estate.lasts[decisions] = _deciding(folder)
+        add_coordinators(self.estate, self.coordinators)
 
     def add(
         self, reading: LogReading, findings: Iterable[Finding], own: Judgement | None = None
@@ -260,10 +239,7 @@ class Gatherer:
 
     def add_closed(self) -> None:
         """Add the closed decisions that the logs of coordinators have forgotten."""
-        for folder, decisions in self.coordinators.items():
-            file = str(Path(folder) / CLOSED_FILE)
-            closed = noted(LOCAL, file, self.estate.in_doubt())
-            self.estate.add_closed_decisions(NATIVE, decisions, file, closed)
+        add_closed(self.estate, self.coordinators)
 
     def judged(self, problems: Iterable[Finding]) -> EstateAnswer | None:
         """Return the answer; None where no log knows of a global transaction.
@@ -314,38 +290,6 @@ def is_waiting(row: Row) -> bool:
     """Return True if a branch is in doubt, or has ended against the decision."""
     waiting = any(branch["state"] == "prepared" for branch in row["branches"])
     return waiting or row["resolution"] == Resolution.HEURISTIC_MISMATCH
-
-
-def _coordinators(paths: Iterable[str], logs: Iterable[LogSource]) -> dict[str, str]:
-    """Return the directories of coordinators, each with the name of its decision log.
-
-    One folder can be named in many ways: `.` and a link name it too, so real paths are compared.
-    """
-    names = {os.path.realpath(one.path): log_name(one) for one in logs if not is_remote(one.path)}
-    folders = {real(path): path for path in paths if not is_remote(path)}
-    for place, name in sorted(names.items()):
-        above, last = os.path.split(place)
-        if last == LOG_FOLDER:
-            folders.setdefault(above, parent(name) if Path(name).name == LOG_FOLDER else above)
-    return {
-        folder: names.get(str(Path(place) / LOG_FOLDER), str(Path(folder) / LOG_FOLDER))
-        for place, folder in folders.items()
-        if is_coordinator(folder)
-    }
-
-
-def _deciding(folder: str) -> list[str]:
-    """Return the resources of a coordinator whose own commit decides."""
-    try:
-        known = known_resources(LOCAL, folder)
-    except TallystickError:
-        return [f"a database that {RESOURCES_FILE}, which cannot be read, names"]
-    return sorted(last_resources(known))
-
-
-def is_coordinator(path: str) -> bool:
-    """Return True for the directory of a coordinator."""
-    return not is_remote(path) and (Path(path) / NODE_FILE).is_file()
 
 
 _UNFOUND = ("decisions-absent", "too-many")
@@ -403,7 +347,7 @@ def _lines(waiting: Sequence[Row], gathered: Gatherer) -> tuple[EstateLine, ...]
         )
         for (kind, logs), rows in alike.items()
     ]
-    absent = [one for one, log in gathered.coordinators.items() if log not in systems]
+    absent = [one.folder for one in gathered.coordinators if one.log not in systems]
     unnamed = sorted({one["log"] for one in estate.unnamed} - set(estate.copies))
     for kind, logs in (
         ("log-unread", sorted(estate.damaged)),

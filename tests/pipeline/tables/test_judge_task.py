@@ -14,8 +14,10 @@ from tallystick.pipeline.planning import find
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.tables import judge_task
 from tallystick.reading.names import log_name
+from tallystick.roles.coordinator_files import RESOURCES_FILE
 from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
+from tests.reading.test_estate import TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,3 +97,19 @@ def test_a_small_estate_takes_few_jobs(spark: SparkSession, tmp_path: Path) -> N
     more_jobs, more_executions = _spent(spark)
     assert 0 < more_jobs - jobs <= JOBS_MAX
     assert 0 < more_executions - executions <= EXECUTIONS_MAX
+
+
+def test_a_run_judges_anew_what_the_small_files_beside_a_log_tell_otherwise(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = TABLE["decided-elsewhere"][0](tmp_path)
+    known = root / "coordinator" / RESOURCES_FILE
+    decides = known.read_bytes()
+    known.unlink()
+    run = Run([str(root)], str(tmp_path / "tables"))
+    for alarm in (None, "decided-elsewhere"):
+        assert bool(run.advance(spark)) is (alarm is None)
+        rows = pq.read_table(tmp_path / "tables" / "global_transactions").to_pylist()
+        assert [(row["resolution"], row["alarm"]) for row in rows] == [("rollback", alarm)]
+        assert run.advance(spark) == []
+        known.write_bytes(decides)

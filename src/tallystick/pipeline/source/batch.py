@@ -204,7 +204,7 @@ class PruningReader(TableReader):
         for task in super()._tasks():
             pieces = tuple(piece for piece in task.pieces if self._may_match(piece))
             if pieces or task.problems:
-                kept.append(Task(pieces, task.problems))
+                kept.append(replace(task, pieces=pieces))
         return kept
 
     def _may_match(self, piece: Piece) -> bool:

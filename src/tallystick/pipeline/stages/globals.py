@@ -6,11 +6,13 @@ schema `tallystick.reconcile.structures.GLOBAL_TRANSACTIONS`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
+from pyspark.sql.pandas.types import from_arrow_type
 
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.stages.copies import copied_logs, renamed_copies, without
@@ -22,11 +24,13 @@ from tallystick.pipeline.stages.matching import (
     settled,
     without_logs,
 )
+from tallystick.reading.coordinators import Coordinator
 from tallystick.reconcile.coverage import SEVERE, WHOLE_RECORDS, harmless
 from tallystick.reconcile.ids import BITRONIX, SUFFIX
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS, judged
 from tallystick.records import State
 from tallystick.systems.findings import BEING_WRITTEN
+from tallystick.systems.registry import NATIVE
 
 PARTS = (
     "system",
@@ -45,6 +49,9 @@ PARTS = (
 """What of a log's transaction the judgement needs."""
 
 KEYS = ("format_id", "gtrid", "owner")
+
+_CLOSED = pa.list_(pa.field("element", pa.struct([("log", pa.string()), ("file", pa.string())])))
+"""The logs that have forgotten a decision, each with the file where it is noted."""
 
 
 class Reconciled(NamedTuple):
@@ -69,13 +76,15 @@ def reconciled(
     transactions: DataFrame,
     resources: Mapping[str, str] | None = None,
     findings: DataFrame | None = None,
+    coordinators: Sequence[Coordinator] = (),
 ) -> Reconciled:
     """Return every global transaction, judged, and the logs that are copies.
 
     ``resources`` maps resource names to log names where the logs alone leave it open; ``findings``
-    of the logs tell which journals are not whole. What several parts of the answer are made of is
-    computed when this is called.
+    of the logs tell which journals are not whole, and the directories of ``coordinators`` what
+    stands in no log. What several parts of the answer are made of is computed when this is called.
     """
+    transactions = _with_closed(transactions, coordinators)
     renamed = settled(renamed_copies(transactions))
     originals = without_logs(transactions, renamed)
     xa = _xa(originals)
@@ -84,8 +93,8 @@ def reconciled(
     copies = settled(copied_logs(grouped, xa))
     grouped = without(grouped, copies)
     originals, xa = without_logs(originals, copies), without_logs(xa, copies)
-    known = _with_damage(_journals(xa, grouped), findings)
-    journal = F.struct("log", "since", "until", "logs", "damaged")
+    known = _with_told(_with_damage(_journals(xa, grouped), findings), coordinators)
+    journal = F.struct("log", "since", "until", "logs", "damaged", "lasts")
     journals = settled(known.groupBy("owner").agg(F.collect_list(journal).alias("journals")))
     pairs = given_resources(journals, resources) if resources else matched_resources(grouped)
     named = settled(pairs)
@@ -108,11 +117,15 @@ def _xa(transactions: DataFrame) -> DataFrame:
     digits = F.substring(F.hex("gtrid"), F.lit(1), F.lit(2) * length)
     owner = F.when(length > 0, F.unhex(digits)).otherwise(F.lit(b""))
     format_id = F.coalesce("format_id", F.lit(BITRONIX))
-    dealt_with = F.get_json_object("attributes", "$.settled").eqNullSafe("true")
-    named = transactions.where(F.col("gtrid").isNotNull() & ~dealt_with)
     heuristic = F.when(F.col("state") == State.HEURISTIC.value, F.col("attributes"))
     added = {"owner": owner, "format_id": format_id, "attributes": heuristic}
-    return named.withColumns(added)
+    return _open(transactions).withColumns(added)
+
+
+def _open(transactions: DataFrame) -> DataFrame:
+    """Return those with a global id that are not settled."""
+    dealt_with = F.get_json_object("attributes", "$.settled").eqNullSafe("true")
+    return transactions.where(F.col("gtrid").isNotNull() & ~dealt_with)
 
 
 def _journals(xa: DataFrame, grouped: DataFrame) -> DataFrame:
@@ -145,6 +158,56 @@ def _with_damage(journals: DataFrame, findings: DataFrame | None) -> DataFrame:
     hides = hides | (F.col("code") == BEING_WRITTEN.code)
     damage = findings.groupBy("log").agg(F.bool_or(hides).alias("damaged"))
     return journals.join(damage, "log", "left").fillna(value=False, subset=["damaged"])
+
+
+def _with_told(journals: DataFrame, coordinators: Sequence[Coordinator]) -> DataFrame:
+    """Return the journals with the column ``lasts``, and with what directories tell of them.
+
+    A coordinator is known by its directory, too, where its journal says nothing of any transaction.
+    """
+    here = journals.sparkSession.createDataFrame(
+        [(one.node, one.log, one.lost, [*one.lasts]) for one in coordinators],
+        "owner binary, log string, lost boolean, lasts array<string>",
+    )
+    lost = F.coalesce("lost", F.lit(False)) | F.coalesce("damaged", F.lit(False))
+    lasts = F.coalesce("lasts", F.array().cast("array<string>"))
+    joined = journals.join(here.select("log", "lost", "lasts"), "log", "left")
+    others = here.join(journals, ["owner", "log"], "left_anti")
+    both = joined.unionByName(others, allowMissingColumns=True)
+    return both.withColumns({"damaged": lost, "lasts": lasts})
+
+
+def _with_closed(transactions: DataFrame, coordinators: Sequence[Coordinator]) -> DataFrame:
+    """Return the transactions with the closed decisions that the logs have forgotten."""
+    if not coordinators:
+        return transactions
+
+    def closed(gtrids: pa.Array) -> pa.Array:
+        wanted = gtrids.to_pylist()
+        found = [(one.log, one.closed_file, one.closed(wanted)) for one in coordinators]
+        answers = [[(log, file) for log, file, ones in found if one in ones] for one in wanted]
+        return pa.array(answers, _CLOSED)
+
+    prepared = F.col("state") == State.PREPARED.value
+    named = _open(transactions)
+    in_doubt = named.where(prepared).select("gtrid").distinct()
+    noted = arrow_function(closed, from_arrow_type(_CLOSED))(F.col("gtrid"))
+    forgotten = in_doubt.join(named.where(decided()).select("gtrid"), "gtrid", "left_anti")
+    told = forgotten.select("gtrid", F.explode(noted).alias("closed"))
+    keys = named.select(F.coalesce("format_id", F.lit(BITRONIX)).alias("format_id"), "gtrid")
+    rows = told.join(keys.distinct(), "gtrid").select(
+        F.lit(NATIVE).alias("system"),
+        "closed.log",
+        F.lit(State.COMMITTED.value).alias("state"),
+        "format_id",
+        "gtrid",
+        F.array().cast("array<string>").alias("participants"),
+        F.array().cast("array<string>").alias("open_participants"),
+        F.lit(0).cast("bigint").alias("records"),
+        F.col("closed.file").alias("evidence_file"),
+        F.lit("closed decision").alias("evidence_type"),
+    )
+    return transactions.unionByName(settled(rows), allowMissingColumns=True)
 
 
 def _whole_since() -> Column:

@@ -113,6 +113,7 @@ class BundledTables:
             tuple(self._staged("transactions")),
             tuple(self._staged("findings")),
             tuple(self.plan.problems),
+            self.plan.coordinators(),
             self.resources,
             f"{_OVER}-{_ALL}-00000",
             self._codec,
@@ -140,7 +141,7 @@ class BundledTables:
         transactions, found = (
             self._frame(table, self._staged(table)) for table in ("transactions", "findings")
         )
-        return stages.reconciled(transactions, self.resources, found)
+        return stages.reconciled(transactions, self.resources, found, self.plan.coordinators())
 
     # -- bundles ------------------------------------------------------------------------
 

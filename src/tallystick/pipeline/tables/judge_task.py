@@ -6,7 +6,7 @@ findings that only all logs together show. The rules are those of `tallystick.re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from tallystick.arrow.schemas import batch_of, finding_rows
 from tallystick.pipeline.tables.write_task import TableFile
 from tallystick.pipeline.task import JUDGED_AT_ONCE as JUDGED_AT_ONCE
+from tallystick.reading.coordinators import Coordinator, add_closed, add_coordinators
 from tallystick.reading.tables import TABLES
 from tallystick.reconcile.alarms import finding_rows_of
 from tallystick.reconcile.estate import Estate
@@ -33,6 +34,7 @@ class EstateJudgement:
     transactions: tuple[str, ...]
     findings: tuple[str, ...]
     problems: tuple[Finding, ...]
+    coordinators: tuple[Coordinator, ...]
     resources: Mapping[str, str] | None
     name: str
     codec: str
@@ -46,7 +48,9 @@ class EstateJudgement:
         findings = (
             row for file in self.findings for row in pq.read_table(file, columns=names).to_pylist()
         )
-        rows, found = judged(transactions, findings, self.problems, self.resources)
+        rows, found = judged(
+            transactions, findings, self.problems, self.coordinators, self.resources
+        )
         for table, schema, some in (
             ("global_transactions", GLOBAL_TRANSACTIONS, rows),
             ("findings", TABLES["findings"], found),
@@ -60,6 +64,7 @@ def judged(
     transactions: Iterable[dict[str, Any]],
     findings: Iterable[dict[str, Any]],
     problems: Iterable[Finding],
+    coordinators: Sequence[Coordinator],
     resources: Mapping[str, str] | None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Judge the rows of all logs together.
@@ -68,6 +73,7 @@ def judged(
         transactions: rows of that table.
         findings: rows of that table, or just their system, log, code and severity.
         problems: findings of the search for logs.
+        coordinators: what their directories tell.
         resources: which log a resource name means, where the logs leave it open.
 
     Returns:
@@ -76,6 +82,8 @@ def judged(
     estate = Estate(resources)
     for row in transactions:
         estate.add_row(row)
-    estate.add_finding_rows(list(findings))
+    estate.add_finding_rows(findings)
+    add_coordinators(estate, coordinators)
+    add_closed(estate, coordinators)
     rows = list(estate.judged())
     return rows, finding_rows(problems) + finding_rows_of(rows, estate.copies)

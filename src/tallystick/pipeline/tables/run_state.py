@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from tallystick.pipeline.fingerprint import fingerprint
+from tallystick.pipeline.planning import Plan
 from tallystick.reading.names import log_name
-from tallystick.records import Finding
-from tallystick.systems.protocol import LogSource
 
 VERSION = 3
 """Changes when the tables do: an older state makes a run build everything anew."""
@@ -33,6 +31,8 @@ class RunState:
     logs: dict[str, list[list[Any]]] = field(default_factory=dict)
     problems: list[dict[str, Any]] = field(default_factory=list)
     """Findings of the search for logs: they change no row but their own."""
+    coordinators: list[list[Any]] = field(default_factory=list)
+    """Fingerprints of the small files of coordinators: they change what is judged of all logs."""
     generation: int = field(default=0, compare=False)
     """Number of the run that wrote the tables."""
     bundles: dict[str, str] = field(default_factory=dict, compare=False)
@@ -51,13 +51,12 @@ class RunState:
         return set() if last is None else set(last.logs) - set(self.logs)
 
 
-def state_of(
-    logs: Iterable[LogSource], settings: dict[str, Any], problems: Iterable[Finding] = ()
-) -> RunState:
+def state_of(plan: Plan, settings: dict[str, Any]) -> RunState:
     """Return the state of the logs as they are now."""
-    found = [finding.to_dict() for finding in problems]
-    state = RunState({"version": VERSION} | settings, problems=found)
-    for log in logs:
+    found = [finding.to_dict() for finding in plan.problems]
+    beside = [[file, *fingerprint(file)] for one in plan.coordinators() for file in one.files]
+    state = RunState({"version": VERSION} | settings, problems=found, coordinators=beside)
+    for log in plan.logs:
         marks = [[log.system, file, *fingerprint(file)] for file in log.files]
         state.logs.setdefault(log_name(log), []).extend(marks)
     return state
@@ -74,7 +73,7 @@ def load(path: Path) -> RunState | None:
 
 def from_json(value: dict[str, Any]) -> RunState:
     """Return a state from its JSON form. Raises `KeyError`, `TypeError` if it is none."""
-    given = {"files": {}} | value  # runs of earlier versions noted none
+    given = {"files": {}, "coordinators": []} | value  # runs of earlier versions noted none
     state = RunState(**{one.name: given[one.name] for one in fields(RunState)})
     for name, known in asdict(RunState({})).items():
         if type(getattr(state, name)) is not type(known):

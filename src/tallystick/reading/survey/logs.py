@@ -25,6 +25,7 @@ from tallystick.errors import (
     UnsupportedFormatError,
 )
 from tallystick.printable import shell_quoted
+from tallystick.reading.coordinators import is_coordinator
 from tallystick.reading.discovery import (
     Discovery,
     discover,
@@ -36,7 +37,7 @@ from tallystick.reading.discovery import (
     real,
     with_password,
 )
-from tallystick.reading.estate import Gatherer, is_coordinator
+from tallystick.reading.estate import Gatherer
 from tallystick.reading.filters import COLUMNS, EVERYTHING, TIME_OF_DAY, Filter
 from tallystick.reading.results import is_severe
 from tallystick.reading.settled import Observer, add_new, damage_of, require_some

@@ -1,0 +1,129 @@
+"""What the small files in the directories of coordinators tell, which stands in no log.
+
+In: paths and the logs below them. Out: a `Coordinator` for each directory, and what an `Estate` is
+to know of it. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tallystick.errors import TallystickError
+from tallystick.reading.discovery import parent, real
+from tallystick.reading.names import log_name
+from tallystick.reconcile.estate import Estate
+from tallystick.roles.coordinator_files import (
+    CLOSED_FILE,
+    LOG_FOLDER,
+    LOST_FILE,
+    NODE_FILE,
+    RESOURCES_FILE,
+    known_resources,
+    last_resources,
+    note_files,
+    noted,
+)
+from tallystick.storage.local import LOCAL
+from tallystick.storage.source import is_remote
+from tallystick.systems.protocol import LogSource
+from tallystick.systems.registry import NATIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """The directory of a coordinator.
+
+    Attributes:
+        folder: a path that was given, or what its log lies in.
+        log: the name of its decision log, there or not.
+        node: its name in the ids of its transactions.
+        lasts: its resources whose own commit decides.
+        lost: whether decisions of it are known to be lost.
+    """
+
+    folder: str
+    log: str
+    node: bytes
+    lasts: tuple[str, ...]
+    lost: bool
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the files that tell this, and of its closed decisions."""
+        names = (NODE_FILE, RESOURCES_FILE, LOST_FILE, *note_files(CLOSED_FILE))
+        return tuple(str(Path(self.folder) / name) for name in names)
+
+    @property
+    def closed_file(self) -> str:
+        """The newer file of the decisions that the log has forgotten."""
+        return str(Path(self.folder) / CLOSED_FILE)
+
+    def closed(self, gtrids: Collection[bytes]) -> set[bytes]:
+        """Return those of the transactions that were decided to commit, and closed.
+
+        Raises:
+            LogUnreadableError: the disk refuses.
+        """
+        return set(noted(LOCAL, self.closed_file, gtrids))
+
+
+def coordinators_of(paths: Iterable[str], logs: Iterable[LogSource]) -> tuple[Coordinator, ...]:
+    """Return the coordinators whose directory is a path, or holds one of the logs.
+
+    One folder can be named in many ways: `.` and a link name it too, so real paths are compared.
+    """
+    names = {os.path.realpath(one.path): log_name(one) for one in logs if not is_remote(one.path)}
+    folders = {real(path): path for path in paths if not is_remote(path)}
+    for place, name in sorted(names.items()):
+        above, last = os.path.split(place)
+        if last == LOG_FOLDER:
+            folders.setdefault(above, parent(name) if Path(name).name == LOG_FOLDER else above)
+    return tuple(
+        _coordinator(
+            folder, names.get(str(Path(place) / LOG_FOLDER), str(Path(folder) / LOG_FOLDER))
+        )
+        for place, folder in folders.items()
+        if is_coordinator(folder)
+    )
+
+
+def is_coordinator(path: str) -> bool:
+    """Return True for the directory of a coordinator."""
+    return not is_remote(path) and (Path(path) / NODE_FILE).is_file()
+
+
+def _coordinator(folder: str, log: str) -> Coordinator:
+    node = (Path(folder) / NODE_FILE).read_bytes().strip()
+    return Coordinator(folder, log, node, _deciding(folder), (Path(folder) / LOST_FILE).is_file())
+
+
+def _deciding(folder: str) -> tuple[str, ...]:
+    """Return the resources of a coordinator whose own commit decides."""
+    try:
+        known = known_resources(LOCAL, folder)
+    except TallystickError:
+        return (f"a database that {RESOURCES_FILE}, which cannot be read, names",)
+    return tuple(sorted(last_resources(known)))
+
+
+def add_coordinators(estate: Estate, coordinators: Iterable[Coordinator]) -> None:
+    """Let an estate know whose the logs are, and what else their directories tell of them."""
+    for one in coordinators:
+        estate.add_coordinator(one.node, one.log)
+        if one.lost:
+            estate.damaged.add(one.log)
+        estate.lasts[one.log] = one.lasts
+
+
+def add_closed(estate: Estate, coordinators: Iterable[Coordinator]) -> None:
+    """Add the closed decisions that the logs of coordinators have forgotten.
+
+    Raises:
+        LogUnreadableError: the disk refuses.
+    """
+    for one in coordinators:
+        closed = one.closed(estate.in_doubt())
+        estate.add_closed_decisions(NATIVE, one.log, one.closed_file, closed)
