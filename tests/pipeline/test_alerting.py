@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -17,6 +18,7 @@ from pyarrow import dataset
 from tallystick.cli.build.pipeline import command
 from tallystick.pipeline import alerting
 from tallystick.pipeline.runner import Run
+from tallystick.pipeline.tables.output_dir import TableSpace
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.systems.bitronix.format.layout import COMMITTING
 from tallystick.systems.bitronix.live.log import DiskJournal
@@ -51,6 +53,26 @@ def test_each_overdue_transaction_is_told_once(
         run.advance(spark)
         alerting.raise_alerts(spark, run, 5)
         assert _told(out) == [b"\x00", b"\x01"]
+
+
+@pytest.mark.parametrize("form", ["parquet", "json"])
+def test_alerts_go_on_after_a_writer_that_was_killed_and_where_there_were_none(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    place = {"coordinator": "/e/b", "clock": "boot_ms", "resolution": "commit"}
+    run = Run([str(fixture_dir("bitronix") / "committed-2pc")], str(tmp_path), form=form)
+    (tmp_path / alerting.ALERTS / "_temporary" / "0").mkdir(parents=True)
+    for times in ([], [9_000], [1_000, 9_000], [1_000, 9_000]):
+        rows = [place | {"gtrid": bytes([n]), "last_time": t} for n, t in enumerate(times)]
+        TableSpace(str(tmp_path), form).write(
+            frame(spark, GLOBAL_TRANSACTIONS, rows).coalesce(1), "global_transactions"
+        )
+        staged = tmp_path / "_staging" / "global_transactions"
+        shutil.rmtree(tmp_path / staged.name, ignore_errors=True)
+        staged.rename(tmp_path / staged.name)
+        alerting.raise_alerts(spark, run, 5)
+    told = spark.read.format(form).load(str(tmp_path / alerting.ALERTS))
+    assert told.count() == 1
 
 
 def _told(out: Path) -> list[bytes]:

@@ -17,7 +17,7 @@ from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.planning import find
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.stages import overdue
-from tallystick.pipeline.tables.output_dir import literal
+from tallystick.pipeline.tables.output_dir import PLAIN_FORMATS, TableSpace, literal
 from tallystick.reading.names import log_name
 from tallystick.storage.source import is_remote
 
@@ -57,13 +57,23 @@ def raise_alerts(spark: SparkSession, run: Run, limit_seconds: float) -> None:
     """
     if is_remote(run.out) or run.form == "iceberg":
         raise OptionError("alerts are kept in local folders only", found=run.out)
-    judged = spark.read.format(run.form).load(literal(f"{run.out}/global_transactions", run.form))
+    judged = TableSpace(run.out.rstrip("/"), run.form).read(spark, "global_transactions")
     late = overdue(judged, limit_seconds, time.time(), _changed(run))
     folder = f"{run.out}/{ALERTS}"
-    if Path(folder).is_dir():
-        known = spark.read.format(run.form).load(literal(folder, run.form)).select(*KEYS)
+    if _was_written(folder, run.form):
+        reader = spark.read.format(run.form)
+        if run.form in PLAIN_FORMATS:  # files tell no types where they hold no rows
+            reader = reader.schema(late.schema)
+        known = reader.load(literal(folder, run.form)).select(*KEYS)
         late = late.join(known, list(KEYS), "left_anti")
     late.coalesce(1).write.format(run.form).mode("append").save(folder)
+
+
+def _was_written(folder: str, form: str) -> bool:
+    """Return whether alerts were kept; a writer that was killed may leave a folder of nothing."""
+    if form == "delta":
+        return any(Path(folder, "_delta_log").glob("*.json"))
+    return Path(folder).is_dir()
 
 
 def _changed(run: Run) -> dict[str, float]:

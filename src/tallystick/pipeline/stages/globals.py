@@ -165,6 +165,8 @@ def _with_told(journals: DataFrame, coordinators: Sequence[Coordinator]) -> Data
 
     A coordinator is known by its directory, too, where its journal says nothing of any transaction.
     """
+    if not coordinators:
+        return journals.withColumn("lasts", F.array().cast("array<string>"))
     here = journals.sparkSession.createDataFrame(
         [(one.node, one.log, one.lost, [*one.lasts]) for one in coordinators],
         "owner binary, log string, lost boolean, lasts array<string>",
