@@ -82,7 +82,8 @@ CODES = codes(
     Code(
         "large-object-damaged",
         Severity.DAMAGE,
-        "A block of a large object has another hash than its map says.",
+        "A block of a large object has another hash than its map says, or a row names an object "
+        "that is not there in full.",
         "Copy the file before any restart; restore the rows with these objects from a backup",
     ),
     Code(

@@ -10,13 +10,14 @@ import pytest
 
 from tallystick.records import Answer
 from tallystick.systems.h2.engine.catalog import contradictions
-from tallystick.systems.h2.engine.large_objects import hash_of
+from tallystick.systems.h2.engine.large_objects import Blocks, hash_of
 from tallystick.systems.h2.engine.opening import (
     SYNTAX_ERROR,
     EngineResult,
     Opening,
     _check_catalog,
 )
+from tallystick.systems.h2.engine.redo import Redo
 from tallystick.systems.h2.engine.tables import (
     INDEX_KIND,
     TABLE_KIND,
@@ -100,6 +101,55 @@ def test_block_of_a_large_object_that_is_a_text_is_damage(tmp_path: Path) -> Non
     one = with_log(WHOLE + encode_remove(3, LOB_DATA, 7) + text + COMMIT, tmp_path)
     assert "large-object-damaged" in codes(one)
     assert one.verdict().judgement.answer is not Answer.SAFE
+
+
+CLOB_IN_T = encode_remove(3, 0, TABLE) + encode_add(
+    3, 0, TABLE, encode_row([TABLE, 0, 0, "CREATE CACHED TABLE PUBLIC.T(ID INT, NAME CLOB)"])
+)
+STORED = bytes.fromhex("10fdffffff0f100103")
+"""A value: the large object 1 of table 16, 3 letters."""
+NAMED = encode_add(3, TABLE, 77, bytes((2,)) + encode_row([77])[1:] + STORED)
+
+
+@pytest.mark.parametrize(
+    ("body", "missing"),
+    [
+        (WHOLE + NAMED + COMMIT, ()),
+        (NAMED + COMMIT, (1,)),
+        (block(BYTES) + NAMED + COMMIT, (1,)),  # which blocks it has is not known
+        (entry(hash_of(BYTES)) + NAMED + COMMIT, (1,)),
+        (WHOLE + entry(hash_of(BYTES), key=8) + NAMED + COMMIT, (1,)),  # one of two
+        (WHOLE + NAMED + encode_remove(3, LOB_MAP, 7) + COMMIT, (1,)),
+        (NAMED + encode_remove(3, TABLE, 77) + COMMIT, ()),
+        (COMMIT + NAMED, ()),  # never committed
+    ],
+)
+def test_large_objects_that_rows_name_are_looked_for(
+    body: bytes, missing: tuple[int, ...], tmp_path: Path
+) -> None:
+    """As in a copy whose pages are of two times: H2 1.4.200 opens it and fails at such rows."""
+    one = with_log(CLOB_IN_T + body, tmp_path)
+    assert isinstance(one._result, EngineResult)
+    assert one._result.opening.missing_objects == missing
+    assert ("large-object-damaged" in codes(one)) is bool(missing)
+    assert (one.verdict().judgement.reason == "damaged") is bool(missing)
+
+
+@pytest.mark.parametrize(
+    ("gone", "missing"), [((), []), ((LOB_MAP, 2), [2]), ((LOB_DATA, 1), [2]), ((15, 4), [])]
+)
+def test_large_objects_that_rows_on_pages_name_are_looked_for(
+    gone: tuple[int, int] | tuple[()], missing: list[int]
+) -> None:
+    result = reading_of(fixture_dir("typed") / "h-reopened/x.h2.db")._result
+    assert isinstance(result, EngineResult) and result.redo is not None
+    removed = [one for one in result.redone() if (one.table, one.key) == gone]
+    tables, names = result.redo.tables, result.opening.tables.names
+    redo = Redo(tables, result.redo.stream, result.redo.zone, {})
+    for one in removed:
+        redo.apply(one)
+    blocks = Blocks(tables, (), names, removed)
+    assert blocks.missing(redo.stored_objects(removed)) == missing
 
 
 INSTANT, NUMBER = bytes((24, 0, 0, 0)), bytes((39,))

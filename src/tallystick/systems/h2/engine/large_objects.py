@@ -1,9 +1,9 @@
 """Large objects of a page store: what they hold, and whether their blocks hold what was stored.
 
-In: the tables before redo, and what redo does to them. Out: bytes of objects, and blocks that are
-damaged. Pages and log records have no checksum over values, but the engine keeps a hash of each
-block of a large object in INFORMATION_SCHEMA.LOB_MAP, beside the number of the row of LOB_DATA that
-has the block.
+In: the tables before redo, and what redo does to them. Out: bytes of objects, blocks that are
+damaged, and objects that are not there in full. Pages and log records have no checksum over values,
+but the engine keeps a hash of each block of a large object in INFORMATION_SCHEMA.LOB_MAP, beside
+the number of the row of LOB_DATA that has the block.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _NO_HASH = 1 << _BITS
 _DATA_COLUMN = 2
 _MAP_COLUMNS = 4
 Added = Callable[[int], Iterable[Entry]]
-_Reader = Callable[[Row], tuple[int | None, int | None]]
-"""Returns the number of a block, and its hash."""
+_Reader = Callable[[Row], tuple[int | None, int | None, int | None]]
+"""Returns the number of a block, its hash, and the number of its object or 0."""
 
 
 def hash_of(data: bytes) -> int:
@@ -202,18 +202,19 @@ def _size_of(data: bytes) -> tuple[int, int]:
 
 
 class _Hashed:
-    """The number of a block and its hash for each row of a table, as redo leaves them."""
+    """Block, hash and object for each row of a table, as redo leaves them."""
 
     def __init__(self, reader: _Reader) -> None:
         self._reader = reader
-        self._blocks, self._hashes = Numbers(), Numbers()
+        self._blocks, self._hashes, self._objects = Numbers(), Numbers(), Numbers()
 
     def put(self, key: int, values: Row) -> None:
-        block, found = self._reader(values)
+        block, found, number = self._reader(values)
         self.discard(key)
-        if block is not None and found is not None:
+        if block is not None and found is not None and number is not None:
             self._blocks.set(key, block)
             self._hashes.set(key, found)
+            self._objects.set(key, number)
 
     def discard(self, key: int) -> None:
         self._blocks.discard(key)
@@ -226,8 +227,11 @@ class _Hashed:
         else:
             self.put(entry.key, entry.values)
 
-    def items(self) -> Iterator[tuple[int, int | None]]:
-        return ((block, self._hashes.get(key)) for key, block in self._blocks.items())
+    def items(self) -> Iterator[tuple[int, int | None, int | None]]:
+        return (
+            (block, self._hashes.get(key), self._objects.get(key))
+            for key, block in self._blocks.items()
+        )
 
 
 def block_tables(names: Mapping[int, TableName]) -> frozenset[int]:
@@ -240,13 +244,8 @@ def object_tables(names: Mapping[int, TableName]) -> frozenset[int]:
     return frozenset(index for index, one in names.items() if one.name in _OWN)
 
 
-def damaged_blocks(
-    tables: Tables,
-    emptied: Container[int],
-    names: Mapping[int, TableName],
-    redone: Iterable[Entry],
-) -> Iterator[int]:
-    """Yield the number of each block that has another hash than its entry in the map.
+class Blocks:
+    """The blocks of large objects as redo leaves them, and what the map says of them.
 
     Args:
         tables: the tables; their pages are those before redo.
@@ -254,41 +253,63 @@ def damaged_blocks(
         names: the names of the tables, by their ids.
         redone: the records that redo applies.
     """
-    ids = {one.name: index for index, one in names.items()}
-    if _MAP not in ids or _DATA not in ids:
-        return
-    found = {ids[_MAP]: _Hashed(_map_entry), ids[_DATA]: _Hashed(_block)}
-    for index, hashed in found.items():
-        row = tables.meta.get(index)
-        if row is not None and row.root and index not in emptied:
-            with suppress(StoreError):  # a damaged page is a finding of its own
-                for key, values in tables.rows(row.root):
-                    hashed.put(key, values)
-    for entry in redone:
-        if entry.table in found:
-            found[entry.table].redo(entry)
-    expected = Numbers()
-    for block, held in found[ids[_MAP]].items():
-        if held is not None:
-            expected.set(block, held)
-    for block, held in found[ids[_DATA]].items():
-        if expected.get(block) not in (None, held):
-            yield block
+
+    def __init__(
+        self,
+        tables: Tables,
+        emptied: Container[int],
+        names: Mapping[int, TableName],
+        redone: Iterable[Entry],
+    ) -> None:
+        ids = {one.name: index for index, one in names.items()}
+        self._map, self._data = _Hashed(_map_entry), _Hashed(_block)
+        own = {_MAP: self._map, _DATA: self._data}
+        found = {ids[name]: one for name, one in own.items() if name in ids}
+        for index, hashed in found.items():
+            row = tables.meta.get(index)
+            if row is not None and row.root and index not in emptied:
+                with suppress(StoreError):  # a damaged page is a finding of its own
+                    for key, values in tables.rows(row.root):
+                        hashed.put(key, values)
+        for entry in redone:
+            if entry.table in found:
+                found[entry.table].redo(entry)
+
+    def damaged(self) -> Iterator[int]:
+        """Yield the number of each block that has another hash than its entry in the map."""
+        expected = Numbers()
+        for block, held, _ in self._map.items():
+            if held is not None:
+                expected.set(block, held)
+        for block, held, _ in self._data.items():
+            if expected.get(block) not in (None, held):
+                yield block
+
+    def missing(self, named: Iterable[int]) -> list[int]:
+        """Return those of the ``named`` objects that have no block, or of which one is missing."""
+        there, whole = Numbers(), Numbers()
+        for block, _, _ in self._data.items():
+            there.set(block, 1)
+        for block, _, number in self._map.items():
+            if number is not None:
+                lacks = whole.get(number) == 0 or there.get(block) is None
+                whole.set(number, int(not lacks))
+        return sorted({number for number in named if whole.get(number) != 1})
 
 
-def _map_entry(values: Row) -> tuple[int | None, int | None]:
-    """Return the number of a block, and its hash, as a row of the map of blocks states them."""
+def _map_entry(values: Row) -> tuple[int | None, int | None, int | None]:
+    """Return block, hash and object as a row of the map of blocks states them."""
     if len(values) < 2:  # a damaged row: of too few values
-        return None, None
-    return _number(values[-1]), _number(values[-2])
+        return None, None, None
+    return _number(values[-1]), _number(values[-2]), _number(values[0])
 
 
-def _block(values: Row) -> tuple[int | None, int | None]:
+def _block(values: Row) -> tuple[int | None, int | None, int | None]:
     """Return the number of a block, and the hash of its bytes, of a row that holds it."""
     if len(values) <= _DATA_COLUMN:
-        return _number(values[0]) if values else None, _NO_HASH
+        return _number(values[0]) if values else None, _NO_HASH, 0
     data = values[_DATA_COLUMN]
-    return _number(values[0]), _hash_of_text("" if data is None else data.text)
+    return _number(values[0]), _hash_of_text("" if data is None else data.text), 0
 
 
 def _hash_of_text(text: object) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 from tallystick.errors import CorruptLogError
 from tallystick.systems.h2.engine.catalog import contradictions
 from tallystick.systems.h2.engine.digest import LogDigest
-from tallystick.systems.h2.engine.large_objects import block_tables, damaged_blocks
+from tallystick.systems.h2.engine.large_objects import Blocks, block_tables
 from tallystick.systems.h2.engine.recovery import Recovery, recover
 from tallystick.systems.h2.engine.redo import Redo
 from tallystick.systems.h2.engine.tables import (
@@ -86,6 +86,7 @@ class Opening:
         damaged_pages: table pages that the database has before redo and that are damaged, and
             why: the engine fails, or finds other rows, when it comes to them.
         damaged_blocks: blocks of large objects that hold other bytes than were stored.
+        missing_objects: large objects that rows name, and that are not there in full.
         odd_index_rows: byte offsets of rows of the page index in the log, committed or not, that
             the engine never writes.
         odd_changes: changes of rows that redo meets and the engine never writes, to how many, and
@@ -111,6 +112,7 @@ class Opening:
     had_rows: Collection[int] = ()
     damaged_pages: dict[int, str] = field(default_factory=dict)
     damaged_blocks: tuple[int, ...] = ()
+    missing_objects: tuple[int, ...] = ()
     odd_index_rows: tuple[int, ...] = ()
     odd_changes: dict[str, tuple[int, int]] = field(default_factory=dict)
     odd_sql: str = ""
@@ -289,10 +291,18 @@ def _simulate_redo(redo: Redo, recovery: Recovery, opening: Opening, log: LogPie
     if opening.opened and not opening.partial:
         meta, catalog = redo.tables.meta, opening.catalog.values()
         opening.odd_catalog += tuple(contradictions(meta, catalog, recovery.used_pages))
-    names = table_names(opening.catalog.values())
-    entries = _redone(log, recovery, block_tables(names))
-    blocks = damaged_blocks(redo.tables, redo.emptied, names, entries)
-    opening.damaged_blocks = tuple(blocks) if opening.opened and not opening.partial else ()
+        _check_large_objects(redo, recovery, opening, log)
+
+
+def _check_large_objects(redo: Redo, recovery: Recovery, opening: Opening, log: LogPieces) -> None:
+    """Hold large objects against the map of their blocks, and rows against both."""
+    tables = opening.tables
+    entries = _redone(log, recovery, block_tables(tables.names))
+    blocks = Blocks(redo.tables, redo.emptied, tables.names, entries)
+    opening.damaged_blocks = tuple(blocks.damaged())
+    holders = tables.of_large_objects
+    added = _redone(log, recovery, holders) if holders else ()
+    opening.missing_objects = tuple(blocks.missing(redo.stored_objects(added)))
 
 
 def _to_apply(redo: Redo, recovery: Recovery, log: LogPieces) -> Iterator[Entry]:

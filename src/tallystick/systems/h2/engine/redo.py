@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tallystick.systems.h2.engine.sparse import KeyStates
 from tallystick.systems.h2.engine.tables import (
@@ -32,11 +32,13 @@ from tallystick.systems.h2.format.values.types import (
     FileCorruptedError,
     Value,
     decode_row,
+    stored_object,
 )
 from tallystick.systems.h2.read.stream import LogStream
 from tallystick.systems.h2.read.surroundings import LobFile, lob_file
 from tallystick.systems.h2.runs.pieces import OWN_TABLES
 
+_Named = TypeVar("_Named")
 DUPLICATE_KEY = 23505
 _NOT_THERE = "removals of rows that are not there"
 
@@ -109,17 +111,34 @@ class Redo:
 
     def lob_files(self) -> set[LobFile]:
         """Return the large objects in files that rows name which the log does not change."""
-        return {
-            lob
-            for table, key, lob in self.tables.lob_files
-            if table not in self.emptied
-            and table in self.tables.meta
-            and (table not in self.changed or self.changed[table].get(key) is None)
-        }
+        return {lob for table, key, lob in self.tables.lob_files if self._stays(table, key)}
+
+    def _stays(self, table: int, key: int) -> bool:
+        """Return True for a row on the pages that redo leaves as it is."""
+        there = table not in self.emptied and table in self.tables.meta
+        return there and (table not in self.changed or self.changed[table].get(key) is None)
 
     def lob_files_of(self, redone: Iterable[Entry]) -> set[LobFile]:
         """Return the large objects in files that rows name which redo adds and leaves there."""
-        found: dict[tuple[int, int], set[LobFile]] = {}
+        return self._named_in(redone, lob_file)
+
+    def stored_objects(self, redone: Iterable[Entry]) -> Iterator[int]:
+        """Yield the number of each large object in the database that rows name after redo.
+
+        Args:
+            redone: the records that redo applies to tables which may have such rows.
+        """
+        yield from self._named_in(redone, stored_object)
+        kept = self.tables.stored
+        for table, key, number in zip(kept[0::3], kept[1::3], kept[2::3], strict=True):
+            if self._stays(table, key):
+                yield number
+
+    def _named_in(
+        self, redone: Iterable[Entry], named: Callable[[Value], _Named | None]
+    ) -> set[_Named]:
+        """Return what is ``named`` by values of rows that redo adds and leaves there."""
+        found: dict[tuple[int, int], set[_Named]] = {}
         births = self.catalogue.births
         for entry in redone:
             if entry.start < births.get(entry.table, (0,))[-1]:  # of a table that was dropped
@@ -128,7 +147,7 @@ class Redo:
                 found = {place: lobs for place, lobs in found.items() if place[0] != entry.table}
             elif entry.code == Type.REMOVE:
                 found.pop((entry.table, entry.key), None)
-            elif lobs := {*_lob_files_in(entry, self.zone)}:
+            elif lobs := {*_named_by(entry, self.zone, named)}:
                 found[entry.table, entry.key] = lobs
         there = self.tables.meta
         return {lob for (table, _), lobs in found.items() if table in there for lob in lobs}
@@ -215,11 +234,13 @@ _APPLY: dict[int, Callable[[Redo, Entry], None]] = {
 }
 
 
-def _lob_files_in(entry: Entry, zone: Zone) -> Iterator[LobFile]:
+def _named_by(
+    entry: Entry, zone: Zone, named: Callable[[Value], _Named | None]
+) -> Iterator[_Named]:
     try:
         values, _ = decode_row(entry.row, zone)
     except (IndexError, FileCorruptedError, EngineFailureError):
         return
     for value in values:
-        if value is not None and (found := lob_file(value)) is not None:
+        if value is not None and (found := named(value)) is not None:
             yield found

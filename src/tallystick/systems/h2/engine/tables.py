@@ -8,6 +8,7 @@ a database opens is read: data leaves, nodes and overflow pages; of b-tree pages
 from __future__ import annotations
 
 import struct
+from array import array
 from bisect import bisect_left
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from tallystick.systems.h2.format.values.types import (
     FileCorruptedError,
     Value,
     decode_value,
+    stored_object,
 )
 from tallystick.systems.h2.read.stream import LogStream, PageFile
 from tallystick.systems.h2.read.surroundings import LobFile, lob_file
@@ -186,6 +188,8 @@ class Tables:
     lob_files: list[tuple[int, int, LobFile]] = field(default_factory=list)
     """Table and key of rows that `damaged_pages` met and that name a large object in a file, and
     what names that."""
+    stored: array[int] = field(default_factory=lambda: array("q"))
+    """Table, key and number of each large object in the database that such a row names, in turn."""
     _steps: Steps = field(default_factory=Steps)
     _free_list: tuple[int, bytes | None] = (0, None)
     """The page of the free list that was asked last, and its bits; None where it is damaged."""
@@ -422,23 +426,26 @@ class Tables:
     ) -> int | None:
         """Return the offset after a row; -1 where it is damaged, None where only a plug-in knows.
 
-        Large objects in files that it names are noted on the way.
+        Large objects that it names are noted on the way.
         """
         try:
             for _ in range(leaf.columns):
                 value, at = decode_value(data, at, self.zone)
                 if value is not None:
-                    self._note_file(leaf, key, value)
+                    self._note_object(leaf, key, value)
         except (IndexError, FileCorruptedError):
             return -1
         except EngineFailureError:
             return None
         return at
 
-    def _note_file(self, leaf: DataLeaf, key: int, value: Value) -> None:
+    def _note_object(self, leaf: DataLeaf, key: int, value: Value) -> None:
         if (found := lob_file(value)) is not None:
             table, _ = decode_var_int(leaf.page, FIELDS_START)
             self.lob_files.append((table, key, found))
+        elif (number := stored_object(value)) is not None:
+            table, _ = decode_var_int(leaf.page, FIELDS_START)
+            self.stored.extend((table, key, number))
 
     def contains(self, root: int, key: int) -> bool:
         """Return True if a row with this key is below ``root``."""

@@ -280,8 +280,11 @@ class TableLives:
     @property
     def of_lob_files(self) -> frozenset[int]:
         """The tables whose large objects may be in files of their own."""
-        if self.build >= _NO_LOB_FILES_BUILD:
-            return frozenset()
+        return frozenset() if self.build >= _NO_LOB_FILES_BUILD else self.of_large_objects
+
+    @property
+    def of_large_objects(self) -> frozenset[int]:
+        """The tables that have columns of large objects."""
         return frozenset(
             number for number, one in self.names.items() if any(map(_LARGE.match, one.types))
         )

@@ -168,6 +168,14 @@ def _table_findings(result: EngineResult, finding: FindingBuilder) -> Iterator[F
             f"another one than the map of blocks says (LOB_DATA {some}): their bytes are not those "
             "that were stored",
         )
+    if opening.missing_objects:
+        some = ", ".join(map(str, opening.missing_objects[:_NAMES_MAX]))
+        yield finding(
+            "large-object-damaged",
+            f"{counted(len(opening.missing_objects), 'large object')} that rows name "
+            f"(LOBS {some}) without blocks, or without one of them: the engine fails when it "
+            "reads these rows",
+        )
     yield from _oddities(opening, finding)
     for index, root in opening.emptied.items():
         sure = index in opening.had_rows

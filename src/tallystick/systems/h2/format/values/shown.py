@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from tallystick.systems.h2.format.values.geometry import geometry_text
 from tallystick.systems.h2.format.values.java_text import whole_number
-from tallystick.systems.h2.format.values.types import Value
+from tallystick.systems.h2.format.values.types import STORED_OBJECT, Value
 from tallystick.systems.protocol import LOST
 
 Shown = str | dict[str, str] | None
@@ -23,7 +23,6 @@ Contents = Callable[[int, int], bytes | None]
 names it, as an id may be given again; None where the bytes cannot be had."""
 
 _INLINE = "inline:"
-_STORED = re.compile(r"lob:table=-?\d+,id=(-?\d+),length=(-?\d+)")
 _ENUM = re.compile(r"ENUM\s*\(")
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _BRACKETS_SINCE = 198
@@ -92,7 +91,7 @@ class Presentation:
         return f"{date} {time[:_SECONDS]}.0{time[_SECONDS:]}"
 
     def _large(self, kind: str, text: str, position: int) -> Shown:
-        stored = _STORED.fullmatch(text)
+        stored = STORED_OBJECT.fullmatch(text)
         if stored is not None:
             data = self.contents(int(stored[1]), position)
         else:

@@ -8,12 +8,13 @@ row for each type byte. A read past the end raises `IndexError`; an unknown type
 
 from __future__ import annotations
 
+import re
 import struct
 import uuid
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tallystick.systems.h2.format.numbers import (
     Bytes,
@@ -427,6 +428,17 @@ def _interval(data: Bytes, at: int, _zone: Zone, _depth: int) -> Decoded:
 
 
 # -- large objects, collections, plug-ins ---------------------------------------------------
+
+STORED_OBJECT: Final = re.compile(r"lob:table=-?\d+,id=(-?\d+),length=(-?\d+)")
+"""Text of a large object in the database: its number and its length."""
+
+
+def stored_object(value: Value) -> int | None:
+    """Return the number of the large object in the database that a value names, if it does."""
+    if value.type not in ("BLOB", "CLOB") or not isinstance(value.text, str):
+        return None
+    found = STORED_OBJECT.fullmatch(value.text)
+    return None if found is None else int(found[1])
 
 
 def _lob(name: str) -> ValueType:
