@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from tests.need import MYSQL
 from tests.servers import MARIADB_ENGINE, Server, make_postgres, running
 from tests.services.transactions.faces import FACES, Face
 from tests.services.transactions.model import DurableState, ModelLog
+from tests.services.transactions.test_commit import Crash
 
 pytestmark = [pytest.mark.postgres, pytest.mark.mariadb]
 
@@ -250,6 +251,62 @@ def test_recovery_waits_for_a_server_that_is_down(
             server.start()
             assert tm.recover().clean
         assert bank.balances() == {"pg": 3, "maria": 3, "lite": 0}
+
+
+@contextmanager
+def _as_a_standby(bank: Bank) -> Iterator[None]:
+    """Have PostgreSQL seem a standby, which lists no prepared transaction, as real ones do."""
+    address = bank.urls["pg"]
+    with psycopg.connect(address, autocommit=True) as pg:
+        pg.execute("CREATE SCHEMA follower")
+        pg.execute(
+            "CREATE FUNCTION follower.pg_is_in_recovery() RETURNS boolean LANGUAGE sql "
+            "AS 'SELECT true'; CREATE VIEW follower.pg_prepared_xacts AS "
+            "SELECT * FROM pg_catalog.pg_prepared_xacts WHERE false"
+        )
+        bank.urls["pg"] = f"{address}?options=-csearch_path%3Dfollower,pg_catalog,public"
+        try:
+            yield
+        finally:
+            bank.urls["pg"] = address
+            pg.execute("DROP SCHEMA follower CASCADE")
+
+
+@contextmanager
+def _as_a_replica(bank: Bank) -> Iterator[None]:
+    with bank.maria() as maria, maria.cursor() as cursor:
+        cursor.execute("SET GLOBAL read_only = 1")
+        try:
+            yield
+        finally:
+            cursor.execute("SET GLOBAL read_only = 0")
+
+
+@pytest.mark.parametrize(("name", "follows"), [("pg", _as_a_standby), ("maria", _as_a_replica)])
+def test_a_server_that_follows_another_is_not_asked_for_branches_in_doubt(
+    bank: Bank, name: str, follows: Callable[[Bank], AbstractContextManager[None]]
+) -> None:
+    """The row of the last resource, which is the decision, would be deleted."""
+
+    def stop(step: str) -> None:
+        if step == "after last lite":
+            raise Crash(step)
+
+    def open_again() -> TransactionManager:
+        return bank.manager(name, "lite")
+
+    tm = bank.manager(name, "lite", on_step=stop)
+    with pytest.raises(Crash), tm.begin() as tx:
+        bank.pay(tx, name, 5)
+        bank.pay(tx, "lite", -5)
+    tm.close()
+    with follows(bank), open_again() as tm:
+        report = tm.recover()
+        assert not report.clean
+        assert "its primary" in report.unreachable[name]
+    with open_again() as tm:
+        assert len(tm.recover().committed) == 1
+    assert (bank.balances()[name], bank.balances()["lite"]) == (5, -5)
 
 
 def test_preflight_names_what_is_not_set_up_and_the_error_shows_it(tmp_path: Path) -> None:

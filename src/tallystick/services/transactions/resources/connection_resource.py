@@ -275,6 +275,11 @@ def no_rows(name: str, why: str) -> Problem:
     )
 
 
+def no_primary(what: str) -> str:
+    """Return why a server that follows another one cannot be asked for branches in doubt."""
+    return f"{what} does not list every branch in doubt: give the address of its primary"
+
+
 def message_of(error: BaseException) -> str:
     """Return the text of a driver's error, without its number, in one line."""
     arguments: tuple[Any, ...] = error.args

@@ -18,7 +18,7 @@ from tallystick.callables import checked
 from tallystick.errors import TransactionUsageError
 from tallystick.reconcile.ids import literal
 from tallystick.records import Xid
-from tallystick.services.transactions.resource import Problem
+from tallystick.services.transactions.resource import Problem, ResourceUnreachable
 from tallystick.services.transactions.resources.connection_resource import (
     IDENTITY,
     OUTCOMES,
@@ -26,6 +26,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     NoTableError,
     check_scheme,
     message_of,
+    no_primary,
     no_rows,
     shut_down,
     url_options,
@@ -51,6 +52,8 @@ _READS_ONLY = "SHOW VARIABLES WHERE Variable_name IN ('tx_read_only', 'transacti
 # a form in hex, under different names.
 _RECOVER_MARIADB = "XA RECOVER FORMAT='SQL'"
 _RECOVER_MYSQL = "XA RECOVER CONVERT XID"
+_OFF = ("0", "OFF")
+"""Values of ``read_only`` in a server that takes changes, by its version."""
 _COLUMNS = (
     "(gtrid VARCHAR(128), resource VARCHAR(255), PRIMARY KEY (gtrid, resource)) "
     "ENGINE=InnoDB CHARACTER SET ascii COLLATE ascii_bin"
@@ -223,9 +226,15 @@ class MySqlResource(ConnectionResource[Connection]):
     def in_doubt(self) -> Sequence[Xid]:
         """List the branches of XA RECOVER.
 
-        Ids that the server made itself are left out: format 1, gtrid ``MySQLXid...``.
+        Ids that the server made itself are left out: format 1, gtrid ``MySQLXid...``. A replica may
+        not have all that its primary has; a server that takes no changes may be one, and is taken
+        for one that is away.
         """
         with self.lend() as connection, _cursor(connection) as cursor:
+            cursor.execute("SELECT @@GLOBAL.read_only")
+            (reads_only,) = cursor.fetchone()
+            if str(reads_only) not in _OFF:
+                raise ResourceUnreachable(no_primary("a server with read_only, perhaps a replica,"))
             maria = "MariaDB" in connection.get_server_info()
             cursor.execute(_RECOVER_MARIADB if maria else _RECOVER_MYSQL)
             rows = cursor.fetchall()

@@ -20,13 +20,14 @@ from psycopg.pq import TransactionStatus
 from tallystick.errors import TransactionUsageError
 from tallystick.reconcile.gid import format_gid, parse_gid
 from tallystick.records import Xid
-from tallystick.services.transactions.resource import Problem
+from tallystick.services.transactions.resource import Problem, ResourceUnreachable
 from tallystick.services.transactions.resources.connection_resource import (
     OUTCOMES,
     ConnectionResource,
     NoTableError,
     check_scheme,
     message_of,
+    no_primary,
     no_rows,
     shut_down,
     url_options,
@@ -318,11 +319,19 @@ class PostgresResource(ConnectionResource[Connection]):
             self._tasks.close()
 
     def in_doubt(self) -> Sequence[Xid]:
-        """List the prepared transactions of this database whose ids are XA ids."""
-        query = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+        """List the prepared transactions of this database whose ids are XA ids.
+
+        A standby lists none of those that its primary has, and is taken for a server that is away.
+        """
+        query = (
+            "SELECT NULL WHERE pg_is_in_recovery() UNION ALL "
+            "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+        )
         with self.lend() as connection:
             rows = run_query(connection, query).fetchall()
             connection.rollback()
+        if (None,) in rows:
+            raise ResourceUnreachable(no_primary("a standby"))
         return [xid for (gid,) in rows if (xid := parse_gid(gid)) is not None]
 
     def commit(self, xid: Xid) -> None:
