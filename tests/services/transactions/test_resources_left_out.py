@@ -37,7 +37,9 @@ def opened(
     )
 
 
-def decided_by_its_last(path: Path, state: DurableState, **settings: Any) -> bytes:
+def decided_by_its_last(
+    path: Path, state: DurableState, *, ahead_ms: int = 0, **settings: Any
+) -> bytes:
     """Stop a coordinator once its last resource has committed; the id of the transaction."""
 
     def stop(step: str) -> None:
@@ -48,6 +50,8 @@ def decided_by_its_last(path: Path, state: DurableState, **settings: Any) -> byt
         opened(path, state.resources(LAST), on_step=stop, **settings) as tm,
         pytest.raises(Crash),
     ):
+        clock = tm._xids.clock
+        tm._xids.clock = lambda: clock() + ahead_ms
         transfer(tm)
     (gtrid,) = state.databases[LAST].outcomes
     return gtrid
@@ -115,6 +119,15 @@ def test_what_a_manager_has_begun_itself_had_no_other_resources(
         assert len(tm.recover().rolled_back) == 1
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_clock_that_was_set_back_makes_no_transaction_of_another_process_its_own(
+    tmp_path: Path, state: DurableState, shared: bool
+) -> None:
+    decided_by_its_last(tmp_path, state, ahead_ms=3_600_000, shared=shared)
+    with opened(tmp_path, some(state, "a", "c"), shared=shared) as tm:
+        assert {one.why for one in tm.recover().left} == {NO_LAST}
+
+
 def test_a_node_that_takes_over_presumes_nothing_of_a_last_resource_it_lacks(
     tmp_path: Path, state: DurableState
 ) -> None:
@@ -127,6 +140,27 @@ def test_a_node_that_takes_over_presumes_nothing_of_a_last_resource_it_lacks(
     assert "d" not in json.loads((tmp_path / "tm" / RESOURCES_FILE).read_text())
     with opened(tmp_path, state.resources(LAST)) as tm:
         assert len(tm.recover().committed) == 2
+
+
+def test_a_node_that_takes_over_asks_its_last_resource_where_none_is_noted(
+    tmp_path: Path, state: DurableState
+) -> None:
+    decided_by_its_last(tmp_path, state)
+    (tmp_path / "tm" / RESOURCES_FILE).unlink()  # earlier versions write none
+    with TransactionManager(tmp_path / "other", state.resources(LAST)) as tm:
+        assert len(tm.take_over(tmp_path / "tm").committed) == 2
+    assert balances(state) == {1}
+
+
+def test_a_resource_that_another_process_brings_along_during_a_scan_is_known(
+    tmp_path: Path, state: DurableState
+) -> None:
+    def bring(step: str) -> None:
+        if step == "scan a" and not state.databases[LAST].outcomes:
+            decided_by_its_last(tmp_path, state, shared=True)
+
+    with opened(tmp_path, some(state, "a", "c"), shared=True, on_step=bring) as tm:
+        assert {one.why for one in tm.recover().left} == {NO_LAST}
 
 
 def test_an_operator_rolls_nothing_back_without_the_last_resource(

@@ -392,7 +392,7 @@ class TransactionManager(Closing):
                 identities=self.directory.identities,
                 dead_before=self._dead_before,
                 lost_before=self.directory.lost_before,
-                known=self.directory.known_resources(),
+                known_resources=self.directory.known_resources,
                 closed=self.directory.closed,
                 others=self._context.others,
                 record_ends=self.directory.ends.record,
@@ -418,11 +418,12 @@ class TransactionManager(Closing):
         with opening_log(path):
             check_coordinator_dir(path, self._fs)
             theirs = known_resources(self._fs, absolute(path))
-        # A last resource that the dead node never had has nothing of its decisions.
+        # A last resource that the dead node never had has nothing of its decisions. An earlier
+        # version has not noted which it had.
         resources = {
             name: one
             for name, one in self.resources.items()
-            if name in theirs or not is_last_resource(one)
+            if not theirs or name in theirs or not is_last_resource(one)
         }
         with TransactionManager(
             path,

@@ -214,8 +214,9 @@ class Recovery(Uncopied):
     log: RecoveryResult
     dead_before: int = 0
     lost_before: int = 0
-    known: Mapping[str, str] = field(default_factory=dict)
-    """All resources that the coordinator was ever opened with, and what each is."""
+    known_resources: Callable[[], Mapping[str, str]] = dict
+    """Returns all resources that the coordinator was ever opened with, and what each is."""
+    _known: Mapping[str, str] = field(init=False, default_factory=dict)
     _report: RecoveryReport = field(init=False, default_factory=RecoveryReport)
     _lasts: dict[str, LastResource] = field(init=False, default_factory=dict)
     _met: dict[str, str] = field(init=False, default_factory=dict)
@@ -247,6 +248,8 @@ class Recovery(Uncopied):
         found = [
             (self.resources[name], xid) for name, branches in scanned.items() for xid in branches
         ]
+        # A process that shares the directory may have brought a resource along until now.
+        self._known = self.known_resources()
         self._closed_before = self.closed.among(
             {xid.gtrid for _, xid in found if node_of(xid.gtrid) == self.xids.node}
         )
@@ -401,18 +404,19 @@ class Recovery(Uncopied):
 
     def _lacking_lasts(self) -> set[str]:
         """Return the last resources that were not given."""
-        lasts = last_resources(self.known)
+        lasts = last_resources(self._known)
         return {name for name in lasts if self._former.get(name, name) not in self._lasts}
 
     def _lacks(self, gtrid: bytes, lacking: Collection[str]) -> bool:
         """Return True if one of these resources, which were not given, may have a part of it.
 
-        One that this manager has begun had no other resources than it has.
+        One that this manager has begun had no other resources than it has. Its time alone does not
+        tell: the clock may have been set back since an earlier process began it.
         """
         if not lacking:
             return False
-        begun = time_of(gtrid) or 0
-        return not (self._process_of(gtrid) is _Process.THIS or 0 < self.dead_before <= begun)
+        since = self.dead_before or self.xids.since
+        return not (0 < since <= (time_of(gtrid) or 0) and self.xids.has_made(gtrid))
 
     def _is_young(self, gtrid: bytes) -> bool:
         begun = time_of(gtrid)
@@ -563,7 +567,7 @@ class Recovery(Uncopied):
             return
         needed = in_doubt | self._open_decisions().keys()
         lacking = {
-            name for name in self.known if self._former.get(name, name) not in self.resources
+            name for name in self._known if self._former.get(name, name) not in self.resources
         }
         for name, found in rows.items():
             resource = self.resources[name]

@@ -97,15 +97,15 @@ class XidFactory:
     clock: Callable[[], int] = _milliseconds
     member: int | None = None
     since: int = 0
-    _counter: itertools.count[int] = field(
-        default_factory=lambda: itertools.count(secrets.randbelow(_SEQUENCES))
-    )
+    _first: int = field(default_factory=lambda: secrets.randbelow(_SEQUENCES))
+    _counter: itertools.count[int] = field(init=False)
 
     _prefix: tuple[int, bytes] = (-1, b"")
     """The last millisecond, and the bytes that every id of it begins with."""
 
     def __post_init__(self) -> None:
         check_node(self.node)
+        self._counter = itertools.count(self._first)
 
     def gtrid(self) -> bytes:
         """Return a new global id, at most 63 bytes."""
@@ -124,6 +124,19 @@ class XidFactory:
         Its bqual has node and time of the gtrid and a sequence number of its own.
         """
         return Xid(FORMAT_ID, gtrid, gtrid[:-SEQUENCE_DIGITS] + self._sequence())
+
+    def has_made(self, gtrid: bytes) -> bool:
+        """Return True for an id that this factory has made, by its sequence number.
+
+        Of another factory of the node only as chance has it, by as much as its numbers overlap.
+        """
+        number, count = number_of(gtrid[-SEQUENCE_DIGITS:]), _SEQUENCES
+        if self.member is not None:
+            count = 1 << _MEMBER_SHIFT
+            if member_of(gtrid) != self.member:
+                return False
+        made = next(self._counter) - self._first  # a number may be left out
+        return number is not None and (number - self._first) % count < made
 
     def _sequence(self) -> bytes:
         sequence = next(self._counter) % _SEQUENCES
