@@ -142,7 +142,8 @@ def test_large_objects_that_rows_on_pages_name_are_looked_for(
     gone: tuple[int, int] | tuple[()], missing: list[int]
 ) -> None:
     result = reading_of(fixture_dir("typed") / "h-reopened/x.h2.db")._result
-    assert isinstance(result, EngineResult) and result.redo is not None
+    assert isinstance(result, EngineResult)
+    assert result.redo is not None
     removed = [one for one in result.redone() if (one.table, one.key) == gone]
     tables, names = result.redo.tables, result.opening.tables.names
     redo = Redo(tables, result.redo.stream, result.redo.zone, {})
