@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,8 @@ from tallystick.pipeline.source.file_ranges import file_ranges, packed, read
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.pipeline.task import execute
+from tallystick.systems.jboss.live.log import CircularJournal
+from tallystick.systems.jboss.live.settings import JournalSettings
 from tallystick.systems.tally.format.layout import SEGMENT_SIZE_MIN
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles import TallyRecordJournal
@@ -185,9 +188,13 @@ def test_images_that_cannot_be_brought_up_to_date_are_not_used(tmp_path: Path) -
     def gone(_after: int | None, _until: int) -> Iterator[pa.RecordBatch]:
         raise TallystickError("records were given up before they were read")
 
-    with images_of(str(tmp_path), None, "/l") as images:
+    base = {"collection": "T", "key": "1", "after": b"older than what is gone"}
+    pyarrow.parquet.write_table(pa.Table.from_pylist([base]), tmp_path / "base.parquet")
+    with images_of(str(tmp_path), str(tmp_path / "base.parquet"), "/l") as images:
         images.advance(gone, 5)  # nothing was seen before: the log begins there
         assert images.version == 5
+        (row,) = _found(feed(images.filled(_batches([history_row(6, "delete", "1")]))))
+        assert row == (6, "delete", None, None)
         with pytest.raises(TallystickError, match="given up"):
             images.advance(gone, 9)
         assert images.version == 5
@@ -266,6 +273,67 @@ def test_a_stream_gives_the_images_that_a_batch_gives(tmp_path: Path) -> None:
     images = [row for row in rows if row["_change_type"] == "update_preimage"]
     assert len(images) > 200
     assert all(row["before"] and row["after"] is None for row in images)
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "images removed"])
+@pytest.mark.parametrize("loss", ["gone", "damaged"])
+def test_a_stream_that_goes_on_after_a_loss_gives_no_images_from_before_it(
+    tmp_path: Path, loss: str, kept: bool
+) -> None:
+    log, folder = tmp_path / "log", tmp_path / "i"
+    options = SourceOptions(
+        (str(log),), "changes", history=True, images_folder=str(folder), fail_on_data_loss=False
+    )
+    truth, rows, position = [b"1 old", b"2 old"], list[Row](), Position()
+
+    def write(numbers: range) -> None:
+        for number in numbers:
+            one = 1 + (number % 19 == 0)
+            truth.append(b"%d %02d" % (one, number))
+            journal.append_update_record(one, 1, truth[-1] + bytes(700)).wait()
+
+    def step() -> None:
+        nonlocal position
+        end = Tailer(options).advance(position)
+        for some in packed(file_ranges(options, position, end), 1 << 20, whole_logs=True):
+            rows.extend(row for batch in read(some, options) for row in batch.to_pylist())
+        position = end
+
+    log.mkdir()
+    journal = CircularJournal(str(log), JournalSettings(file_size=4096))
+    for one in (1, 2):
+        journal.append_add_record(one, 1, truth[one - 1] + bytes(700)).wait()
+    step()
+    write(range(2, 19))
+    files = sorted(log.glob("*.amq"), key=lambda file: int(file.stem.rpartition("-")[2]))
+    if loss == "gone":
+        files[1].unlink()
+    else:
+        data = bytearray(files[1].read_bytes())
+        at = data.index(b"1 06")
+        data[at - 30 : at + 700] = b"\xa5" * 730
+        files[1].write_bytes(data)
+    for numbers in (range(19, 21), range(21, 24), range(38, 40)):
+        step()
+        step()
+        if not kept:
+            shutil.rmtree(folder)
+        write(numbers)
+    step()
+    journal.close()
+    assert sum(entry["losses"] for entry in position.values()) == 1
+    told = {
+        bytes(row["after"])[:4]: bytes(row["before"])[:4]
+        for row in rows
+        if row["_change_type"] == "update_postimage" and row["before"] is not None
+    }
+    before = {
+        one[:4]: [old[:4] for old in truth[:at] if old[:1] == one[:1]][-1:]
+        for at, one in enumerate(truth)
+    }
+    assert {one: [old] for one, old in told.items()}.items() <= before.items()
+    assert {b"1 39", b"1 23", b"1 21"} <= told.keys()
+    assert b"2 19" not in told
 
 
 def test_a_damaged_log_gives_no_images_of_what_may_have_changed_since(tmp_path: Path) -> None:

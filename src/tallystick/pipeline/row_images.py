@@ -94,15 +94,17 @@ class Images:
         found = self._store.execute("SELECT max(version) FROM seen").fetchone()[0]
         return None if found is None or found == _BEFORE_ALL else int(found)
 
-    def advance(self, changes: Between, until: int | None) -> None:
+    def advance(self, changes: Between, until: int | None, lost: int | None = None) -> None:
         """Apply all changes up to a place.
 
         Where no change was applied yet, and the log is damaged before the place, rows are known
-        from this place on.
+        from this place on: not by the base either, as changes of them are lost.
 
         Args:
             changes: gives the changes between two places; None as the first is the log's beginning.
             until: the place; None to apply no change.
+            lost: the place up to which changes may be lost, not above ``until``: rows are known
+                from there on. None where none are.
 
         Raises:
             TallystickError: changes in between are gone or damaged.
@@ -111,6 +113,10 @@ class Images:
         if known is not None and (until is None or known > until):  # of another query or log
             self._begin_anew()
             known = None
+        if lost is not None and (known is None or known < lost):
+            self._store.executescript("DELETE FROM images")
+            self._store.execute("INSERT INTO seen VALUES (?)", [lost])
+            known = lost
         if until is not None and known != until and until >= 1:
             self._take_in(changes, known, until)
         self._reached = self.version
@@ -126,6 +132,7 @@ class Images:
             if known is not None:
                 raise
             self._store.execute("BEGIN IMMEDIATE")
+            self._store.execute("DELETE FROM images")
         except BaseException:
             self._store.execute("ROLLBACK")
             raise

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -238,6 +239,23 @@ def test_a_stream_does_not_go_on_behind_damage(
         assert streams[1].follow() == _valid(tmp_path) == 100
     assert streams[1].losses == 1
     assert "records are damaged" in caplog.text
+
+
+@pytest.mark.parametrize(("name", "back"), [("cloudtran", 13), ("jboss", 4)])
+def test_a_damaged_record_is_told_where_its_log_goes_on_in_the_same_file(
+    tmp_path: Path, name: str, back: int
+) -> None:
+    WRITERS[name][0](str(tmp_path), range(10))
+    one, _, other = islice(scan(str(tmp_path)), 1, 4)
+    assert one.file == other.file
+    with Path(one.file).open("r+b") as file:
+        file.seek(one.offset + one.length - back)
+        file.write(b"\xa5" * 4)
+    streams = [Follower(tmp_path, fails=fails) for fails in LOSING]
+    with pytest.raises(RecordsLostError, match="records are damaged"):
+        streams[0].follow()
+    assert streams[1].follow() == _valid(tmp_path) > 0
+    assert streams[1].losses == 1
 
 
 def test_changes_before_damage_are_not_given_again_by_the_step_that_finds_it(

@@ -72,6 +72,8 @@ class FileRange:
     where changes are followed."""
     step: tuple[int, ...] = ()
     """The numbers of the files of a step, where changes are followed: all have to be there."""
+    lost: int | None = None
+    """The place up to which changes of the log may be lost, where changes are followed."""
 
 
 def file_ranges(options: SourceOptions, start: Position, end: Position) -> list[FileRange]:
@@ -137,7 +139,8 @@ def _ranges(
         after = until["resumed"] if resumed else since["place"]
         size = sum(one.size for one in found)
         step = tuple(number for number, _ in files)
-        yield replace(found[-1], size=size, places=(after, until["place"]), step=step)
+        lost = until.get("lost")
+        yield replace(found[-1], size=size, places=(after, until["place"]), step=step, lost=lost)
 
 
 def _range_of(
@@ -290,14 +293,15 @@ def _committed(
     assert one.places is not None
     places = one.places
     changes = log.changes(*places)
-    if not options.history:
+    unknown = one.lost is not None and (places[0] is None or places[0] < one.lost)
+    if unknown or not options.history:
         yield from fed(changes, options)
         return
     name = log_name(log.source)
     folder, base = options.images_folder, options.base_images
     rows, columns = log.rows_before(), () if log.collection is None else log.columns()
     with images_of(folder, base, name, options.collection, rows, columns) as images:
-        images.advance(log.changes, places[0])
+        images.advance(log.changes, places[0], one.lost)
         yield from fed(images.filled(changes), options)
 
 

@@ -43,6 +43,8 @@ class LogPosition(TypedDict):
         since: number of the newest file at the first look at the log.
         begun: number of the file that has the first record of the step that ends here.
         resumed: the place before the first record after the last hole; None if there is none.
+        lost: the place up to which changes may be lost, so that rows are known from there on; not
+            there where none are.
         table: what of the log was handed on; not there in positions of earlier versions.
         collection: the one whose changes were handed on alone; not there where it was none.
         last_version, last_time: the end of the stream, by version or in microseconds since 1970,
@@ -62,6 +64,7 @@ class LogPosition(TypedDict):
     since: int
     begun: int
     resumed: int | None
+    lost: NotRequired[int]
     table: NotRequired[str]
     collection: NotRequired[str]
     last_version: NotRequired[int]

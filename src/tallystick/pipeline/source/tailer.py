@@ -454,8 +454,11 @@ class _Step:
     def _take(self, number: int, path: str, seen: _Seen, begin: int) -> bool:
         """Take records after an offset of a file; return whether the next file is due."""
         ends = seen.ends_after(begin)
+        if self._is_doubtful(path, seen):
+            return self._again()
         if self.entry["number"] >= 0 and self.entry["place"] is None and len(seen.places):
-            self.entry = {**self.entry, "resumed": int(seen.places[0]) - 1}
+            before = int(seen.places[0]) - 1
+            self.entry = {**self.entry, "resumed": before, "lost": before}
         if (taken := self.budget.take(begin, ends)) is not None:
             self._begin_step(number)
             self.entry = seen.entry(number, path, taken, self.entry)
@@ -588,6 +591,18 @@ class _Step:
         if not self.moved:
             self.entry, self.moved = {**self.entry, "begun": number}, True
 
+    def _is_doubtful(self, path: str, seen: _Seen) -> bool:
+        """Return whether a file shows damage for the first time; it is forgotten then.
+
+        Its writer may have replaced a group while the file was read: damage is what is there when
+        it is read again. That comes before anything is taken: records after damage would hide it.
+        """
+        if seen.damaged is None or (path, seen.damaged) == self._doubted:
+            return False
+        self._doubted = path, seen.damaged
+        self.tailer.seen.pop(path, None)
+        return True
+
     def _ends_at(self, path: str, seen: _Seen) -> bool:
         """Note damage of a file once it is reached; return whether it ends the log."""
         if seen.damaged is None:
@@ -595,16 +610,12 @@ class _Step:
         fails = self.tailer.options.fail_on_data_loss
         if not fails and self.budget.spent and self.entry["offset"] <= seen.damaged:
             return False
-        if (path, seen.damaged) != self._doubted:
-            # Its writer may have replaced a group while the file was read: damage is what is there
-            # when it is read again.
-            self._doubted = path, seen.damaged
-            self.tailer.seen.pop(path, None)
-            return not self._again()
         error = RecordsLostError(
             "records are damaged", file=path, offset=seen.damaged, advice=_DAMAGED
         )
         self.entry = self.tailer.lose(self.entry, error)
+        if self.entry["place"] is not None:
+            self.entry = {**self.entry, "lost": self.entry["place"]}
         return self.log.damage_ends_log
 
     def _is_cut(self) -> bool:
