@@ -6,7 +6,7 @@ branches that have ended, and records of it in the coordinator's log.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from tallystick.services.transactions.resource import (
     BranchRolledBack,
     BranchUnknown,
     LastResource,
+    Resource,
     identity_of,
     is_last_resource,
 )
@@ -104,9 +105,13 @@ def _refuse_other_databases(tm: TransactionManager) -> None:
             )
 
 
-def lacking_last_resources(known: Mapping[str, str], given: Collection[str]) -> list[str]:
-    """Return the resources whose own commit decides, of those a coordinator had, not given."""
-    return sorted(last_resources(known).difference(given))
+def lacking_last_resources(known: Mapping[str, str], given: Mapping[str, Resource]) -> list[str]:
+    """Return the resources whose own commit decides, of those a coordinator had, not given.
+
+    A resource of another kind under the name of one is not that one.
+    """
+    lasts = [name for name, one in given.items() if is_last_resource(one)]
+    return sorted(last_resources(known).difference(lasts))
 
 
 def refuse(

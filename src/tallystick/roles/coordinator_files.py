@@ -43,8 +43,11 @@ def known_resources(fs: FileSystem, folder: str) -> dict[str, str]:
         if not fs.exists(path):
             return {}
         try:
-            return {str(k): str(v) for k, v in json.loads(read_file(fs, path)).items()}
-        except (ValueError, AttributeError) as error:
+            known: dict[str, str] = json.loads(read_file(fs, path))
+            if unknown := set(known.values()).difference((DECIDES, PREPARES)):
+                raise ValueError(f"resources that {unknown.pop()!r}")
+            return known
+        except (ValueError, AttributeError, TypeError) as error:
             raise CorruptLogError(
                 f"the names of the resources cannot be read: {error}",
                 file=path,

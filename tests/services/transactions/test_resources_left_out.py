@@ -168,8 +168,9 @@ def test_an_operator_rolls_nothing_back_without_the_last_resource(
 ) -> None:
     gtrid = decided_by_its_last(tmp_path, state)
     folder = str(tmp_path / "tm")
-    with pytest.raises(TransactionUsageError, match="an outcome row of b would tell"):
-        settle(folder, some(state, "a", "c"), gtrid, commit=False)
+    for without in (some(state, "a", "c"), state.resources()):
+        with pytest.raises(TransactionUsageError, match="an outcome row of b would tell"):
+            settle(folder, without, gtrid, commit=False)
     with pytest.raises(TransactionUsageError, match="was decided: commit"):
         settle(folder, state.resources(LAST), gtrid, commit=False)
     assert len(settle(folder, some(state, "a", "c"), gtrid, commit=True)) == 2
@@ -202,7 +203,7 @@ def test_the_doctor_names_a_last_resource_that_is_left_out(
     assert any("'c' was a resource" in one and "renamed or left out?" in one for one in found)
 
 
-@pytest.mark.parametrize("content", ["", "[1]", "{", "\0"])
+@pytest.mark.parametrize("content", ["", "[1]", "{", "\0", '{"b": "votes"}', '{"b": null}'])
 def test_a_damaged_file_of_names_is_told_and_not_passed_over(
     tmp_path: Path, state: DurableState, content: str
 ) -> None:

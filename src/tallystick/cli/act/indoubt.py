@@ -272,8 +272,7 @@ def settle_(
     if not (force or forget):
         node = (Path(coordinator) / NODE_FILE).read_text("ascii").strip()
         decided = one.decision == Decision.COMMIT
-        given = {each.partition("=")[0] for each in resources}
-        lacking = lacking_last_resources(known_resources(LOCAL, coordinator), given)
+        lacking = lacking_last_resources(known_resources(LOCAL, coordinator), live)
         refuse(one.gtrid, node, commit=commit, decided=decided, heuristic=False, lacking=lacking)
     if dry_run or not yes:
         _print_look(one, report, live, wanted[0])
