@@ -106,7 +106,8 @@ class Message:
     Attributes:
         offset: its number in the outbox: the same at each delivery, never given twice, so a
             consumer can tell by it whether it has the message. Numbers may be missing, and a
-            message with a lower one may come later.
+            message with a lower one may come later. A database that was restored from a backup
+            gives numbers again, unless its counter is set.
         topic: what it is about; the name of a queue, for example.
         body: its bytes.
         headers: text by name.
