@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,9 +19,11 @@ from tallystick.errors import CorruptLogError, LogClosedError, TransactionUsageE
 from tallystick.roles import Operation, OperationCode, PersistEntry
 from tallystick.services.write_behind import TargetAheadError, TargetDownError, WriteBehind
 from tallystick.services.write_behind.targets import sql
+from tallystick.services.write_behind.targets.contact import Contacts
 from tallystick.services.write_behind.targets.rows import decode_row, encode_row
 from tallystick.services.write_behind.targets.sql import SqlTarget
 from tallystick.services.write_behind.targets.statements import statements
+from tallystick.storage.local import LOCAL
 from tests.servers import Server
 from tests.services.write_behind.kit import quick
 
@@ -348,6 +351,44 @@ def test_nor_is_a_backup_of_the_opening_that_was_the_last(
     targets["db"].dispose()
     shutil.copy(backup, path)
     refused(tmp_path / "killed" if ended == "killed" else folder, targets, 2)
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_nor_is_one_that_takes_its_place_while_the_service_works(
+    tmp_path: Path, settled: bool
+) -> None:
+    """As a standby does that lagged behind the primary: what it lacks was acknowledged."""
+    path, standby, folder = tmp_path / "target.db", tmp_path / "standby.db", tmp_path / "log"
+    targets = shop_file(path)
+    behind = WriteBehind(folder, targets, settings=quick())
+    for number in range(3):
+        if number == 2:
+            shutil.copy(path, standby)
+        put_order(behind, number, "applied")
+        assert behind.drain(60)
+        if settled and number == 1:
+            behind._workers["db"].target.settled(behind._log.last_number)
+    targets["db"].dispose()
+    standby.rename(path)
+    stops(behind)
+    with pytest.raises(TargetAheadError, match="lacks transactions"):
+        WriteBehind(folder, targets, on_incomplete="replay", settings=quick())
+
+
+def test_numbers_that_may_be_forgotten_are_not_looked_for_on_new_connections(
+    tmp_path: Path,
+) -> None:
+    engine = shop_file(tmp_path / "target.db")["db"]
+    target = SqlTarget(engine)
+    target.known(Contacts(str(tmp_path / "targets"), LOCAL).opened("db", 0, lambda _: False))
+    target.open("log-1")
+    with ThreadPoolExecutor(1) as another:  # its last number is 1
+        another.submit(target.apply, [entry(1, row(OperationCode.INSERT, 1, state="x"))]).result()
+    for number in (2, 3):
+        target.apply([entry(number, row(OperationCode.INSERT, number, state="x"))])
+        target.settled(number)
+        engine.dispose()
+    assert applied(engine) == [3]
 
 
 def test_what_a_target_gets_again_it_need_not_hold(tmp_path: Path) -> None:

@@ -66,6 +66,10 @@ class SqlTarget(Uncopied):
         self._noting = threading.Lock()
         self._applied = 0
         self._next_note = 0.0
+        self._latest: dict[int, int] = {}
+        """By thread the greatest number of the last batch of this opening."""
+        self._forgotten = 0
+        """Numbers below this one may be deleted."""
         self._numbers = None if applied_table is None else _numbers_table(applied_table)
 
     @property
@@ -97,7 +101,8 @@ class SqlTarget(Uncopied):
         """Note the log's id. The first batch is what connects: the database may be down now."""
         self._log_id = log_id
         self._known_max = -1
-        self._applied = 0
+        self._applied = self._forgotten = 0
+        self._latest.clear()
 
     def apply(self, entries: Sequence[PersistEntry]) -> None:
         """Apply the entries that the database does not hold yet, in one transaction."""
@@ -121,7 +126,9 @@ class SqlTarget(Uncopied):
                     for entry in fresh:
                         self._apply(connection, entry)
             if entries:
-                self._note_applied(max(one.number for one in entries))
+                greatest = max(one.number for one in entries)
+                self._latest[threading.get_ident()] = _signed(greatest)
+                self._note_applied(greatest)
         except BaseException as error:
             self._recheck(entries)
             if is_of_driver(error) and is_down(error):
@@ -163,6 +170,7 @@ class SqlTarget(Uncopied):
             with self._engine.begin() as connection:
                 # The greatest shows that this is the database that has applied it.
                 kept = min(_signed(below), connection.execute(last).scalar() or 0)
+                self._forgotten = max(self._forgotten, kept)
                 connection.execute(
                     sa.delete(numbers).where(own, numbers.c.number.between(0, kept - 1))
                 )
@@ -227,7 +235,8 @@ class SqlTarget(Uncopied):
             return
         applied = self._known.contact.applied
         if _signed(applied) > greatest:
-            raise _behind(numbers, self._known.file, greatest, applied)
+            found = f"no greater one than {greatest}"
+            raise _behind(numbers, self._known.file, applied, found)
 
     def _take_over(self, connection: Connection, numbers: sa.Table) -> None:
         """Put a token of this opening in the place of that of the last one.
@@ -278,12 +287,34 @@ class SqlTarget(Uncopied):
                 "to go on beside the other needs a database of its own",
             )
 
+    def _require_latest(self, connection: Connection, numbers: sa.Table) -> None:
+        """Refuse a database that lacks the last batches of this opening; asked on new connections.
+
+        Another server may have taken the place of the one that had them: a standby that lagged.
+
+        Raises:
+            TargetAheadError: a number of theirs is not there, and was not forgotten.
+        """
+        asked = ("tallystick", self._token)
+        if self._known is None or asked in connection.info:
+            return
+        own = numbers.c.log == self._log_id
+        latest = [one for one in list(self._latest.values()) if one >= self._forgotten]
+        if latest:
+            query = sa.select(numbers.c.number).where(own, numbers.c.number.in_(latest))
+            held = connection.execute(query).scalars()
+            missing = set(latest).difference(held)
+            if late := {one for one in missing if one >= self._forgotten}:
+                raise _behind(numbers, self._known.file, min(late), "it is not there")
+        connection.info[asked] = None
+
     def _claim(self, connection: Connection, entries: Sequence[PersistEntry]) -> list[PersistEntry]:
         """Insert the numbers of entries that are not applied yet; return these entries."""
         numbers = self._numbers
         if numbers is None:
             return list(entries)
         self._hold_token(connection, numbers)
+        self._require_latest(connection, numbers)
         maybe_held = [one.number for one in entries if _signed(one.number) <= self._known_max]
         held: set[int] = set()
         if maybe_held:
@@ -340,12 +371,12 @@ def _of_another_moment(numbers: sa.Table, file: str, found: set[int]) -> TargetA
     )
 
 
-def _behind(numbers: sa.Table, file: str, greatest: int, applied: int) -> TargetAheadError:
+def _behind(numbers: sa.Table, file: str, applied: int, found: str) -> TargetAheadError:
     return TargetAheadError(
-        "the target lacks transactions that it had applied: it was restored from a backup, or is "
-        "another database",
+        "the target lacks transactions that it had applied: it was restored from a backup, is "
+        "another database, or a standby that lagged",
         expected=f"number {applied} in {numbers.name}",
-        found=f"no greater one than {greatest}",
+        found=found,
         advice="What is pending here was not applied. Bring both back from the same moment. If you "
         f"know what the target lacks, and have brought it in otherwise: rm {shell_quoted(file)}",
     )
