@@ -645,7 +645,8 @@ class Transaction(GlobalTransaction):
     def prepare(self) -> None:
         """Run the first phase alone, for a coordinator above this one.
 
-        Afterwards only `commit` or `rollback` is left, and either can be carried out.
+        Afterwards only `commit` or `rollback` is left, and either can be carried out by this
+        process. If it ends before, recovery rolls the transaction back: nothing was decided here.
 
         Raises:
             RolledBackError: nothing of it was kept.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-from unittest.mock import create_autospec
+from unittest.mock import MagicMock, create_autospec
 
 import oracledb
 import pytest
@@ -221,3 +222,14 @@ def test_a_session_that_its_driver_does_not_end_keeps_no_other_one() -> None:
     with resource.watch(first), resource.watch(second):
         resource.reap(math.inf)
     second.cancel.assert_called_once()
+
+
+@pytest.mark.parametrize(("status", "asked"), [("on", False), ("off", True), (None, True)])
+def test_a_standby_is_not_asked_for_branches_in_doubt(status: str | None, asked: bool) -> None:
+    connection = MagicMock()
+    connection.tpc_recover.return_value = []
+    connection.info.parameter_status.side_effect = {"in_hot_standby": status}.__getitem__
+    resource = TpcResource("pg", lambda: connection, oracledb)
+    with nullcontext() if asked else pytest.raises(ResourceUnreachable, match="its primary"):
+        assert resource.in_doubt() == []
+    assert connection.tpc_recover.called is asked

@@ -29,6 +29,7 @@ from tallystick.services.transactions.resources.connection_resource import (
     ConnectionResource,
     DriverErrors,
     message_of,
+    no_primary,
 )
 from tallystick.services.transactions.resources.handle import WholeHandle
 
@@ -92,8 +93,10 @@ class TpcResource(ConnectionResource[Any]):
             cancel()
 
     def in_doubt(self) -> Sequence[Xid]:
-        """List every prepared branch."""
+        """List every prepared branch; a standby of PostgreSQL lists none, and is away."""
         with self.lend() as connection:
+            if _is_standby(connection):
+                raise ResourceUnreachable(no_primary("a standby"))
             listed = connection.tpc_recover()
             return [_ours(found) for found in listed if not _is_elsewhere(connection, found)]
 
@@ -212,6 +215,12 @@ def _is_elsewhere(connection: Any, found: Any) -> bool:
     database = getattr(found, "database", None)
     connected = getattr(getattr(connection, "info", None), "dbname", None)
     return None not in (database, connected) and database != connected
+
+
+def _is_standby(connection: Any) -> bool:
+    """Return True for a standby of PostgreSQL from 14 on, by psycopg2 or psycopg 3."""
+    ask = getattr(getattr(connection, "info", None), "parameter_status", None)
+    return ask is not None and ask("in_hot_standby") == "on"
 
 
 def _ours(found: Any) -> Xid:
