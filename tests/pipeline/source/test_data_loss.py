@@ -241,16 +241,19 @@ def test_a_stream_does_not_go_on_behind_damage(
     assert "records are damaged" in caplog.text
 
 
-@pytest.mark.parametrize(("name", "back"), [("cloudtran", 13), ("jboss", 4)])
+@pytest.mark.parametrize(
+    ("name", "back", "size"), [("cloudtran", 13, 4), ("cloudtran", 26, 22), ("jboss", 4, 4)]
+)
 def test_a_damaged_record_is_told_where_its_log_goes_on_in_the_same_file(
-    tmp_path: Path, name: str, back: int
+    tmp_path: Path, name: str, back: int, size: int
 ) -> None:
+    """A block of CloudTran may be damaged so that no record of it is left."""
     WRITERS[name][0](str(tmp_path), range(10))
     one, _, other = islice(scan(str(tmp_path)), 1, 4)
     assert one.file == other.file
     with Path(one.file).open("r+b") as file:
         file.seek(one.offset + one.length - back)
-        file.write(b"\xa5" * 4)
+        file.write(b"\xa5" * size)
     streams = [Follower(tmp_path, fails=fails) for fails in LOSING]
     with pytest.raises(RecordsLostError, match="records are damaged"):
         streams[0].follow()

@@ -45,6 +45,7 @@ from tallystick.systems.protocol import (
     ReadOptions,
     Split,
     StatesItsEnd,
+    TellsGaps,
     Typed,
 )
 from tallystick.systems.registry import system
@@ -158,6 +159,7 @@ class FollowedLog:
         """
         size, self.held_back, self.damaged = self.lives[path].size, False, None
         ends, sequences = self._ends_of(self._undamaged(path, begin, size))
+        self._note_gap(path, begin, sequences)
         if isinstance(self._reading, ProvesDurability) and len(ends):
             kept = sequences <= self._reading.durable_sequence(path, int(ends.max()))
             self.held_back = not kept.all()
@@ -181,6 +183,11 @@ class FollowedLog:
                 yield valid.filter(pc.less(valid.column("offset"), self.damaged))
                 return
             yield valid
+
+    def _note_gap(self, path: str, begin: int, sequences: Ends) -> None:
+        """Note damage between the records of a file of which no record is left."""
+        if self.damaged is None and isinstance(self._reading, TellsGaps):
+            self.damaged = self._reading.damage_between(path, begin, np.sort(sequences))
 
     @property
     def places(self) -> Ends:

@@ -335,6 +335,15 @@ class CloudtranReading(Reading):
                     numbers += [one.prologue.sequence for one in scan.blocks(0) if one.readable]
         return numbers
 
+    def damage_between(self, path: str, begin: int, sequences: Longs) -> int | None:
+        """Return where blocks are damaged between readable ones: their numbers have no gaps."""
+        if not (sequences[1:] - sequences[:-1] > 1).any():
+            return None
+        (file,) = (one for one in self._log_files if one.path == path)
+        with self.scan(file) as scan:
+            lost = (one.offset for one in scan.blocks(0) if one.state in LOST)
+            return next((offset for offset in lost if offset >= begin), None)
+
     def places(self, file: str, ends: Longs, sequences: Longs) -> Longs:
         """Return the numbers of the blocks of records."""
         del file, ends

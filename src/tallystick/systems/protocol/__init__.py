@@ -15,6 +15,7 @@ from tallystick.systems.protocol.following import (
     Ordered,
     Reached,
     StatesItsEnd,
+    TellsGaps,
 )
 from tallystick.systems.protocol.reading import (
     END,
@@ -118,6 +119,7 @@ __all__ = [
     "StoredEntry",
     "Stretch",
     "System",
+    "TellsGaps",
     "Typed",
     "chosen_changes",
     "chosen_splits",

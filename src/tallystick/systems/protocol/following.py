@@ -107,6 +107,24 @@ class StatesItsEnd(Protocol):
 
 
 @runtime_checkable
+class TellsGaps(Protocol):
+    """An `Ordered` log whose damage may leave no damaged record: its numbers tell of it."""
+
+    def damage_between(self, path: str, begin: int, sequences: Longs) -> int | None:
+        """Return where damage begins between valid records of a file; None if there is none.
+
+        Args:
+            path: the path of the file.
+            begin: damage before this offset does not count.
+            sequences: `Record.sequence` of the records, ascending.
+
+        Raises:
+            LogUnreadableError: the file cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
 class ChangesBetween(Protocol):
     """A `LogReading` whose commits can be followed: `Change.commit_sequence` grows and stays.
 
