@@ -261,6 +261,21 @@ def test_a_damaged_record_is_told_where_its_log_goes_on_in_the_same_file(
     assert streams[1].losses == 1
 
 
+def test_a_file_of_which_no_record_that_was_read_is_left_was_rewritten(tmp_path: Path) -> None:
+    _blocks(str(tmp_path), range(5))
+    stream = Follower(tmp_path)
+    stream.position = stream.tailer.advance({}, Limit(rows=1))
+    (entry,) = stream.position.values()
+    with Path(entry["file"]).open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xa5" * (entry["offset"] - 80))
+    with pytest.raises(HistoryRewrittenError):
+        stream.follow()
+    again = Follower(tmp_path, fails=False, on_rewrite="restart")
+    again.position = stream.position
+    assert again.follow() == _valid(tmp_path) > 0
+
+
 def test_changes_before_damage_are_not_given_again_by_the_step_that_finds_it(
     tmp_path: Path,
 ) -> None:

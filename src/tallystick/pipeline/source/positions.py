@@ -288,6 +288,7 @@ def require_unchanged(path: str, first: int, end: int, known: str) -> None:
     """
     length = 2 * _DIGEST_BYTES
     wanted = [known[at : at + length] for at in range(0, len(known), length)]
+    first = min(first, end - 1)  # of what was read, no record may be left
     for (begin, now), was in zip(_blocks(path, first, end), wanted, strict=True):
         if now != was:
             raise rewritten(
