@@ -374,6 +374,30 @@ def test_a_collection_of_any_name_is_a_view(
         assert (found.fetchall(), found.description[0][0]) == ([], name)
 
 
+def test_collections_whose_names_differ_in_case_alone_have_no_view(
+    estate: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To DuckDB they are one name, by which a question about one got the rows of the other."""
+    column = Column("C", "INT", "int")
+
+    def catalogue_of(logs: list[LogSource], _: ReadOptions) -> Any:
+        names = ("T", "t", "other")
+        return {
+            (one.system, name): {Collection(name, (column,)): ""} for one in logs for name in names
+        }
+
+    monkeypatch.setattr(module, "catalogue_of", catalogue_of)
+    with sql(estate / "derby") as connection:
+        found = connection.execute(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'derby'"
+        ).fetchall()
+    assert found == [("other",)]
+    assert [one for one in ("T", "t") if f"collection {one!r} has no view" in caplog.text] == [
+        "T",
+        "t",
+    ]
+
+
 def test_a_scanner_takes_no_columns_and_any_filter(estate: Path) -> None:
     options = parse({"path": str(estate / "journal"), "table": "records"})
     table = LogTable(options, find(options.paths))

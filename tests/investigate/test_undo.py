@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 
 from tallystick import Journal, scan
 from tallystick.errors import TransactionUsageError, UnsupportedFormatError
+from tallystick.investigate import undo as undoing
 from tallystick.investigate.rows import rows
-from tallystick.investigate.statements import CannotTellError, Table
+from tallystick.investigate.statements import CannotTellError, Table, comparable
+from tallystick.investigate.steps import Course, Image, Step
 from tallystick.investigate.undo import Reversal, redo, undo
 from tallystick.records import Fate, Kind
 from tallystick.storage.local import LOCAL
@@ -214,6 +217,7 @@ H2, DERBY, LONG = "h2", "derby", "a" * 10_000
 LITERALS = [
     (H2, "INT", "int", "-5", "-5"),
     (H2, "BIGINT", "bigint", str(-(2**63)), "CAST('-9223372036854775808' AS BIGINT)"),
+    (H2, "VARCHAR(30)", "string", str(-(2**63)), "'-9223372036854775808'"),
     (H2, "DECIMAL(60, 2)", "string", "1" * 50 + ".25", "1" * 50 + ".25"),
     (H2, "DOUBLE", "double", "NaN", "CAST('NaN' AS DOUBLE)"),
     (H2, "VARCHAR(9)", "string", "it's\n\0", "'it''s\n\0'"),
@@ -303,9 +307,102 @@ def test_a_row_that_no_statement_can_name_is_not_told(
     new: dict[str, object] | None,
     said: str,
 ) -> None:
-    twins: dict[tuple[str, ...], set[str]] = {('"it\'s\\n"', "'1'", "None"): {"1", "2"}}
+    twins = {('"it\'s\\n"', "'1'", "None"): {("1", ""), ("2", "")}}
     with pytest.raises(CannotTellError, match=said):
         Table(collection, dialect(DERBY), twins).statement("1", old, new)
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "kind", "one", "other"),
+    [
+        (DERBY, "VARCHAR(9)", "string", "a", "a "),
+        (DERBY, "CHAR(2)", "string", "", "  "),
+        (DERBY, "VARCHAR(4) FOR BIT DATA", "binary", "12", "122020"),
+        (H2, "VARCHAR_IGNORECASE(9)", "string", "Straße", "STRASSE"),
+        (H2, "DECIMAL(9, 2)", "decimal(9,2)", "1.50", "1.5"),
+        (H2, "NUMERIC(60, 2)", "string", "100", "1E+2"),
+        (
+            H2, "TIMESTAMP WITH TIME ZONE", "string",
+            "2020-01-01 10:00:00.123456789+01", "2020-01-01 09:00:00.123456789+00",
+        ),
+        (H2, "TIME(6) WITH TIME ZONE", "string", "10:00:00+01", "09:00:00+00"),
+    ],
+)  # fmt: skip
+def test_what_a_database_takes_for_equal_names_no_row(
+    name: str, declared: str, kind: str, one: str, other: str
+) -> None:
+    """It would delete the other row, too, or instead."""
+    of, column = dialect(name), Column("C", declared, kind)
+    collection = replace(BARE, columns=(column,))
+    twins = {
+        comparable([column], of, {"C": value}): {("1", repr([one])), ("2", repr([other]))}
+        for value in (one, other)
+    }
+    assert len(twins) == 1
+    with pytest.raises(CannotTellError, match="another row is equal to it"):
+        Table(collection, of, twins).statement("1", {"C": one}, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "kind", "one", "other"),
+    [
+        (DERBY, "VARCHAR(9)", "string", "a", " a"),
+        (DERBY, "VARCHAR(4) FOR BIT DATA", "binary", "1220", "1202"),
+        (H2, "VARCHAR(9)", "string", "a", "A"),
+        (H2, "VARCHAR(9)", "string", "a", "a "),
+        (H2, "TIMESTAMP WITH TIME ZONE", "string", "-4000-01-01 10:00:00+01", "2020-01-01"),
+    ],
+)
+def test_what_a_database_tells_apart_names_its_row(
+    name: str, declared: str, kind: str, one: str, other: str
+) -> None:
+    of, column = dialect(name), Column("C", declared, kind)
+    assert len({comparable([column], of, {"C": value}) for value in (one, other, None)}) == 3
+
+
+def test_of_rows_that_are_the_same_any_may_go() -> None:
+    twins = {comparable(BARE.columns, dialect(H2), ROW): {("2", repr([*ROW.values()]))}}
+    bare = Table(BARE, dialect(H2), twins)
+    assert bare.statement("1", ROW, None).endswith(" LIMIT 1")
+
+
+@pytest.mark.parametrize(
+    ("moved", "texts_of_undo"),
+    [
+        ([("1", "2"), ("2", "3"), ("3", "4")], ["1 WHERE 2", "2 WHERE 3", "3 WHERE 4"]),
+        ([("3", "4"), ("2", "3"), ("1", "2")], ["1 WHERE 2", "2 WHERE 3", "3 WHERE 4"]),
+        ([("1", "2"), ("2", "1"), ("5", "6")], ["5 WHERE 6", "", ""]),
+    ],
+)
+def test_keys_that_moved_from_row_to_row_are_moved_back_one_after_the_other(
+    moved: list[tuple[str, str]], texts_of_undo: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``SET ID = ID + 1`` does; the database would refuse two rows with one key."""
+    change = next(rows(ORPHAN / "derby")).change
+    known = Collection("T", (Column("ID", "INTEGER", "int", 1),), quoted='"T"')
+    steps = [
+        Step(
+            replace(change, kind=Kind.UPDATE, collection="T", key=f"1:{old}"),
+            Image({"ID": old}),
+            Image({"ID": new}),
+        )
+        for old, new in moved
+    ]
+    course = Course(steps, collections={"T": known})
+    monkeypatch.setattr(undoing, "course_of", lambda *_: course)
+    found = {make: make(ORPHAN / "derby", "218")[0].acts for make in (undo, redo)}
+    short = [one.text.replace('UPDATE "T" SET "ID" = ', "") for one in found[undo]]
+    assert [one.replace('"ID" = ', "") for one in short] == texts_of_undo
+    keys = {old for old, _ in moved}
+    for act in found[redo]:
+        if act.text:
+            new, old = re.findall(r" = (\d)", act.text)
+            keys.remove(old)
+            assert new not in keys
+            keys.add(new)
+        else:
+            assert "which takes one UPDATE of them all" in act.cannot_tell
+    assert len(found[redo]) == len(moved)
 
 
 def test_a_hostile_name_does_not_leave_its_comment() -> None:

@@ -8,6 +8,7 @@ that it asks for, of the logs that its conditions on ``log`` and ``system`` leav
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -132,11 +133,21 @@ def _add_collections(
     connection: duckdb.DuckDBPyConnection, asked: SourceOptions, plan: Plan
 ) -> None:
     """Add a view for each collection whose columns all logs of its system agree on."""
-    for (kind, name), found in catalogue_of(plan.logs, asked.reading).items():
+    catalogue = catalogue_of(plan.logs, asked.reading)
+    # To DuckDB these are one name: it would give the rows of the last one for those of the others.
+    alike = Counter((kind, name.casefold()) for kind, name in catalogue)
+    for (kind, name), found in catalogue.items():
         columns = tuple((one.name, one.kind) for one in next(iter(found)).columns)
-        if len(found) > 1 or OF_FEED.keys() & dict(columns):
+        why = ""
+        if alike[kind, name.casefold()] > 1:
+            why = "the name of another one differs in letters of case alone"
+        elif len(found) > 1:
+            why = "its columns differ by log"
+        elif OF_FEED.keys() & dict(columns):
+            why = "a column has the name of one of the feed"
+        if why:
             about = {"system": kind, "collection": name}
-            _LOGGER.warning("collection has no view: its columns differ by log", extra=about)
+            _LOGGER.warning("collection %r has no view: %s", name, why, extra=about)
             continue
         logs = Plan([one for one in plan.logs if one.system == kind], plan.problems)
         typed = replace(asked, table="changes", collection=name, typed=columns, history=True)

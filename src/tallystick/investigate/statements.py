@@ -27,12 +27,13 @@ class Table:
     Attributes:
         collection: as the catalogue has it.
         dialect: how its system writes values.
-        twins: by the values that can be compared, the rows that have them, of a table without key.
+        twins: by what can be compared of the values, the rows that have that, of a table without
+            key: their keys, and their values as `image_of` has them.
     """
 
     collection: Collection
     dialect: Dialect
-    twins: Mapping[tuple[str, ...], set[str]]
+    twins: Mapping[tuple[str, ...], set[tuple[str, str]]]
 
     def statement(self, key: str, old: Values | None, new: Values | None) -> str:
         """Return what makes ``new`` of the row ``old``; None is no row. Empty if they are equal.
@@ -73,14 +74,16 @@ class Table:
         compared = self._compared
         if not compared:
             raise CannotTellError("its table has no primary key, and no column that compares")
-        alike = self.twins.get(comparable(self.collection, self.dialect, old), set())
-        exact = self.dialect.one and len(compared) == len(self.collection.columns)
-        if alike - {key} and not exact:
+        alike = self.twins.get(comparable(compared, self.dialect, old), set())
+        others = {image for other, image in alike if other != key}
+        # Of rows that are the same it may be any; of what is only equal to the database it may not.
+        whole = self.dialect.one and len(compared) == len(self.collection.columns)
+        if others and not (whole and others == {image_of(compared, old)}):
             raise CannotTellError("its table has no primary key, and another row is equal to it")
 
     @property
     def _compared(self) -> list[Column]:
-        return [one for one in self.collection.columns if self.dialect.compares(one)]
+        return compared_columns(self.collection, self.dialect)
 
     def _literal(self, name: str, values: Values) -> str:
         column = next((one for one in self.collection.columns if one.name == name), None)
@@ -95,10 +98,19 @@ class Table:
             raise CannotTellError(f"{name}: {error.message}") from error
 
 
-def comparable(collection: Collection, dialect: Dialect, values: Values) -> tuple[str, ...]:
-    """Return what of a row a statement can compare."""
-    compared: Iterable[Column] = filter(dialect.compares, collection.columns)
-    return tuple(repr(values.get(one.name)) for one in compared)
+def compared_columns(collection: Collection, dialect: Dialect) -> list[Column]:
+    """Return the columns of a table that a statement can compare."""
+    return [one for one in collection.columns if dialect.compares(one)]
+
+
+def comparable(columns: Iterable[Column], dialect: Dialect, values: Values) -> tuple[str, ...]:
+    """Return what a statement compares of some columns of a row."""
+    return tuple(repr(dialect.folded(one, values.get(one.name))) for one in columns)
+
+
+def image_of(columns: Iterable[Column], values: Values) -> str:
+    """Return the values of a row: rows that have the same cannot be told apart."""
+    return repr([values.get(one.name) for one in columns])
 
 
 def quoted(name: str) -> str:

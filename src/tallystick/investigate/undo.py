@@ -13,12 +13,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tallystick.errors import TransactionUsageError
-from tallystick.investigate.statements import CannotTellError, Table, comparable
+from tallystick.investigate.statements import (
+    CannotTellError,
+    Table,
+    comparable,
+    compared_columns,
+    image_of,
+)
 from tallystick.investigate.steps import (
     DATABASE,
     LOG,
     Course,
     Image,
+    Place,
     Step,
     course_of,
     grouped,
@@ -333,7 +340,7 @@ def _reversal(action: str, one: _Found, fate: Fate, course: Course, zone: str) -
     decides = any(step.change.kind is Kind.DECISION for step in course.steps)
     writer = _Writer(action, course, dialect)
     order = course.steps[::-1] if action == "undo" else course.steps
-    acts = [act for step in order for act in writer.acts(step)]
+    acts = [act for step, why in writer.ordered(order) for act in writer.acts(step, why)]
     first = one.first
     return Reversal(
         action, source.system, log_name(source), first.transaction, first.commit_sequence,
@@ -349,13 +356,14 @@ class _Writer:
         self._undoes, self._course, self._dialect = action == "undo", course, dialect
         truncated = (one.change for one in course.steps if one.change.kind is Kind.TRUNCATE)
         self._emptied = {one.collection for one in truncated}
-        self._twins: dict[str, dict[tuple[str, ...], set[str]]] = {}
+        self._twins: dict[str, dict[tuple[str, ...], set[tuple[str, str]]]] = {}
         if dialect is not None:
             for (name, key), image in self._images():
                 if image.values is not None and (known := course.collections.get(name)):
-                    twins = self._twins.setdefault(name, {})
-                    place = comparable(known, dialect, image.values)
-                    twins.setdefault(place, set()).add(key)
+                    columns = compared_columns(known, dialect)
+                    place = comparable(columns, dialect, image.values)
+                    twins = self._twins.setdefault(name, {}).setdefault(place, set())
+                    twins.add((key, image_of(columns, image.values)))
 
     def _images(self) -> Iterator[tuple[tuple[str, str], Image]]:
         yield from self._course.rest.items()
@@ -373,14 +381,38 @@ class _Writer:
         )
         return {one: found[one] for one in _SOURCES}
 
-    def acts(self, step: Step) -> Iterator[Act]:
-        """Yield what is to be done for a step; nothing where it left the row as it was."""
+    def ordered(self, steps: list[Step]) -> Iterator[tuple[Step, str]]:
+        """Yield steps in an order that a database takes; see `_apart`."""
+        return _apart(
+            [_Move(one, *(self._key_of(one, side) for side in self._sides(one))) for one in steps]
+        )
+
+    def _sides(self, step: Step) -> tuple[Image | None, Image | None]:
+        """Return the row as the statement finds it, and as it leaves it."""
+        return (step.after, step.before) if self._undoes else (step.before, step.after)
+
+    def _key_of(self, step: Step, image: Image | None) -> tuple[str, ...]:
+        """Return the table and the primary key of a row; empty where there is none, or unknown."""
+        known = self._course.collections.get(step.change.collection)
+        if self._dialect is None or known is None or image is None or image.values is None:
+            return ()
+        columns = [one for one in known.columns if one.name in known.key]
+        key = comparable(columns, self._dialect, image.values)
+        return (known.name, *key) if key else ()
+
+    def acts(self, step: Step, why: str = "") -> Iterator[Act]:
+        """Yield what is to be done for a step; nothing where it left the row as it was.
+
+        Args:
+            step: the step.
+            why: why it cannot be taken.
+        """
         change = step.change
-        old, new = (step.after, step.before) if self._undoes else (step.before, step.after)
+        old, new = self._sides(step)
         warnings = tuple(map(_later, self._course.later.get(step.place, ())))
         row = self._row(change, step.after or step.before)
         try:
-            text, why = self._text(step, old, new), ""
+            text = "" if why else self._text(step, old, new)
         except CannotTellError as error:
             text, why = "", error.message
         if text or why:
@@ -416,6 +448,48 @@ class _Writer:
         known = self._course.collections.get(change.collection)
         names = known.key if known is not None and known.key else values or ()
         return {name: values.get(name) for name in names} if values is not None else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A step, with the primary key under which its statement finds the row, and leaves it."""
+
+    step: Step
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+_RING = "it and other rows have swapped primary keys, which takes one UPDATE of them all"
+
+
+def _apart(moves: list[_Move]) -> Iterator[tuple[Step, str]]:
+    """Yield steps, each after the one that frees the key that it takes, and why one cannot be done.
+
+    One UPDATE may have moved keys from row to row; of statements for each row the database would
+    refuse the first that meets another row.
+    """
+    holders: dict[tuple[str, ...], Place] = {}
+    waiting = {one.step.place: deque[_Move]() for one in moves}
+    held_up: dict[tuple[str, ...], list[Place]] = {}
+    for one in {one.step.place: one for one in reversed(moves)}.values():  # the first of each
+        holders[one.old] = one.step.place
+    for move in moves:
+        waiting[move.step.place].append(move)
+        ready = [move.step.place] if len(waiting[move.step.place]) == 1 else []
+        while ready:
+            place = ready.pop()
+            while waiting[place]:
+                one = waiting[place][0]
+                if one.new and holders.get(one.new, place) != place:
+                    held_up.setdefault(one.new, []).append(place)
+                    break
+                yield waiting[place].popleft().step, ""
+                if one.old != one.new and holders.get(one.old) == place:
+                    del holders[one.old]
+                    ready += held_up.pop(one.old, [])
+                holders[one.new] = place
+    for queue in waiting.values():
+        yield from ((one.step, _RING) for one in queue)
 
 
 def _known(image: Image | None) -> Mapping[str, Any] | None:

@@ -77,6 +77,8 @@ class Dialect:
         literal: function ``(Column, value) -> str``; the value is one of `Change.values`. Raises
             `UnsupportedFormatError` where none stands for it.
         compares: whether ``=`` takes the values of a column.
+        folded: function ``(Column, value)`` that gives what ``=`` looks at of a value: what it
+            takes for equal has the same.
         declared: function ``(Column, int) -> str`` that gives the type in which the values of a
             column of another system stand; the longest has so many characters, or bytes.
         holds: function ``(Column, value) -> bool`` whether a value of another system stands in a
@@ -88,6 +90,7 @@ class Dialect:
 
     literal: Callable[[Column, Any], str]
     compares: Callable[[Column], bool]
+    folded: Callable[[Column, Any], Any]
     declared: Callable[[Column, int], str]
     holds: Callable[[Column, Any], bool] = lambda _column, _value: True
     one: str = ""

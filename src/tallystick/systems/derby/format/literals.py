@@ -67,6 +67,17 @@ def _compares(column: Column) -> bool:
 _COMPARED = frozenset({"CHAR", "VARCHAR", "TIME"})
 
 
+def _folded(column: Column, value: Any) -> Any:
+    """Return a value without the spaces at its end: the shorter one is filled up with them."""
+    if not isinstance(value, str):
+        return value
+    return _SPACES.sub("", value) if column.kind == "binary" else value.rstrip(" ")
+
+
+_SPACES = re.compile("(?:20)+$")
+"""Spaces in bytes, as hexadecimal digits."""
+
+
 def _declared(column: Column, longest: int) -> str:
     """Return the type for a column of another system; no CHAR, which fills up with spaces."""
     kind, is_long = column.kind, longest > _VARYING_MAX
@@ -100,4 +111,4 @@ _VARCHAR = f"VARCHAR({_VARYING_MAX})"
 _DECIMAL, _WIDTH = re.compile(r"decimal\((\d+),\d+\)"), re.compile(r"VARCHAR\((\d+)\)")
 _FIRST_DAY, _YEAR = "0001-01-01", re.compile(r"\d{4}-")
 
-DIALECT = Dialect(_literal, _compares, _declared, _holds)
+DIALECT = Dialect(_literal, _compares, _folded, _declared, _holds)

@@ -6,6 +6,9 @@ In: a column with its type as declared, and a value as a query shows it. Out: a 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from tallystick.errors import UnsupportedFormatError
@@ -18,13 +21,15 @@ _TEXTS = frozenset(
         "CLOB", "NCLOB", "TEXT", "TINYTEXT", "MEDIUMTEXT", "LONGTEXT", "NTEXT", "ENUM",
     }
 )  # fmt: skip
-_PLAIN = frozenset({"DECIMAL", "NUMERIC", "DEC", "NUMBER", "INTERVAL"})
+_DECIMALS = frozenset({"DECIMAL", "NUMERIC", "DEC", "NUMBER"})
+_PLAIN = _DECIMALS | {"INTERVAL"}
 """Types whose values are shown as their literals."""
 _PLAIN_KINDS = frozenset({"tinyint", "smallint", "int", "bigint", "boolean"})
 _OBJECTS = frozenset({"OTHER", "OBJECT", "JAVA_OBJECT"})
 _CAST = {"float": "REAL", "double": "DOUBLE"}
 _LEAST = str(-(2**63))
 """Its digits without the sign are no BIGINT."""
+_BARE = "{1}"
 
 
 def _literal(column: Column, value: Any) -> str:
@@ -33,7 +38,9 @@ def _literal(column: Column, value: Any) -> str:
     text = str(value)
     if "\ufffd" in text:  # or it stands for what is no character
         raise UnsupportedFormatError("its text may hold what is no character")
-    form = "CAST({} AS BIGINT)" if text == _LEAST else _form(column)
+    form = _form(column)
+    if form == _BARE and text == _LEAST:
+        form = "CAST({0} AS BIGINT)"
     return form.format("'" + text.replace("'", "''") + "'", text)
 
 
@@ -41,7 +48,7 @@ def _form(column: Column) -> str:
     """Return how a literal has the text in quotes, or without."""
     declared, kind, name = column.declared, column.kind, _name(column)
     if kind in _PLAIN_KINDS or name in _PLAIN:
-        return "{1}"
+        return _BARE
     if kind == "binary" or name in _OBJECTS:
         return "X{0}"
     if name in _TEXTS:
@@ -59,6 +66,24 @@ def _name(column: Column) -> str:
 
 def _compares(column: Column) -> bool:
     return _name(column) not in _OBJECTS | {"ARRAY", "ROW", "JSON", "GEOMETRY"}
+
+
+def _folded(column: Column, value: Any) -> Any:
+    """Return a value without what its type does not tell apart: case, zeros at the end, zone.
+
+    A time that is no `datetime` of Python stays as it is.
+    """
+    if not isinstance(value, str):
+        return value
+    if column.declared.startswith("VARCHAR_IGNORECASE"):
+        return value.upper().lower()
+    if _name(column) in _DECIMALS:
+        return Decimal(value).as_integer_ratio()
+    if column.declared.endswith("WITH TIME ZONE"):
+        day = "2000-01-01 " if _name(column) == "TIME" else ""
+        with suppress(ValueError, OverflowError):
+            return datetime.fromisoformat(day + value).astimezone(UTC)
+    return value
 
 
 def _declared(column: Column, longest: int) -> str:
@@ -84,4 +109,4 @@ _MADE = {
 _TEXT, _VARCHAR = ("VARCHAR", "CLOB"), re.compile(r"VARCHAR\(\d{1,5}\)")
 _WITHOUT_LENGTH_MAX = 1 << 20
 
-DIALECT = Dialect(_literal, _compares, _declared, one=" LIMIT 1", zoned=True)
+DIALECT = Dialect(_literal, _compares, _folded, _declared, one=" LIMIT 1", zoned=True)
