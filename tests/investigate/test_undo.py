@@ -307,7 +307,8 @@ def test_a_row_that_no_statement_can_name_is_not_told(
     new: dict[str, object] | None,
     said: str,
 ) -> None:
-    twins = {('"it\'s\\n"', "'1'", "None"): {("1", ""), ("2", "")}}
+    same: tuple[str, ...] = ('"it\'s\\n"', "'1'", "None")
+    twins = {same: {("1", ""), ("2", "")}}
     with pytest.raises(CannotTellError, match=said):
         Table(collection, dialect(DERBY), twins).statement("1", old, new)
 

@@ -12,9 +12,13 @@ import pytest
 import tallystick
 from tallystick.cli import main
 from tallystick.investigate.diff import diff
+from tallystick.investigate.rows import rows
+from tallystick.pipeline.source.positions import key_of
 from tallystick.reading.engine_errors import look_up
+from tallystick.reading.survey import survey
 from tallystick.rescue import repair
-from tests.rescue.kit import case
+from tests.indoubt.estates import EXAMPLES
+from tests.rescue.kit import case, unpacked
 
 NAMES = ["a.h2.db", "b.h2.db", "c.h2.db"]
 
@@ -72,3 +76,17 @@ def test_a_log_alone_in_its_folder_is_called_by_it(tmp_path: Path) -> None:
     log = case("h2", "committed-2048", tmp_path / "log")
     (verdict,) = tallystick.explain(log).logs
     assert (verdict.name, verdict.place) == ("", str(log))
+
+
+def test_logs_of_several_systems_in_one_folder_are_told_apart(tmp_path: Path) -> None:
+    """The report has a log by its name: of these it showed the last one alone, as safe."""
+    both = tmp_path / "both"
+    case("h2", "corrupt-checksum-2048", both)
+    unpacked(EXAMPLES / "orphan" / "bitronix", tmp_path / "other")
+    for file in (tmp_path / "other").iterdir():
+        shutil.copy(file, both)
+    found = tallystick.triage(both).to_dict()
+    assert {one["path"] for one in found["databases"]} == {f"{both}/h2", f"{both}/bitronix"}
+    assert {one.change.log for one in rows(both, problems=[])} == {f"{both}/h2", f"{both}/bitronix"}
+    # A stream that has followed one goes on when the other one comes.
+    assert {*map(key_of, survey(both).logs)} == {f"h2 {both}", f"bitronix {both}"}

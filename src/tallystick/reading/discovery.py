@@ -12,6 +12,7 @@ import os
 import posixpath
 import re
 import stat
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -369,9 +370,21 @@ def _search_settled(folder: Folder, known: Sequence[System], found: Discovery) -
             folder = next(folders_below(folder.path, Discovery(), recurse=False), folder)
         except LogUnreadableError:  # the folder vanished
             break
-    found.logs += part.logs
+    found.logs += _named_apart(part.logs)
     found.others += part.others
     found.problems += part.problems
+
+
+def _named_apart(logs: list[LogSource]) -> list[LogSource]:
+    """Return logs; those of several systems in one folder each with a name.
+
+    By the name of their folder alone one would be taken for the other.
+    """
+    count = Counter(path for path, _ in {(one.path, one.system) for one in logs})
+    return [
+        replace(one, name=one.system) if count[one.path] > 1 and not one.name else one
+        for one in logs
+    ]
 
 
 def _vanished(path: str | None) -> bool:

@@ -92,8 +92,8 @@ class HistoryRewrittenError(TallystickError):
 
 
 def key_of(source: LogSource) -> str:
-    """Return the name of a log in a position."""
-    return f"{source.system} {log_name(source)}"
+    """Return the name of a log in a position: the same whatever other systems lie beside it."""
+    return f"{source.system} {source.path if source.name == source.system else log_name(source)}"
 
 
 def lost(missing: Missing, source: LogSource) -> RecordsLostError:

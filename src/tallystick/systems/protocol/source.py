@@ -78,10 +78,10 @@ class Folder:
 class LogSource:
     """One log: its system, the folder that holds it and its files, in order of names.
 
-    ``name`` distinguishes several logs in one folder (a prefix, a file name) and is empty where the
-    folder holds only one. ``database`` is the folder whose settings name that of the log; empty
-    where the layout of its system tells what the log belongs to. ``followable`` is false of a log
-    whose files come and go, though its system's other logs are (`System.followable`).
+    ``name`` distinguishes several logs in one folder (a prefix, a file name; a system) and is empty
+    where the folder holds only one. ``database`` is the folder whose settings name that of the log;
+    empty where the layout of its system tells what the log belongs to. ``followable`` is false of a
+    log whose files come and go, though its system's other logs are (`System.followable`).
     """
 
     system: str
