@@ -91,6 +91,26 @@ def test_an_outcome_row_stays_while_a_resource_is_left_out(
     assert not state.databases[LAST].outcomes
 
 
+def test_an_outcome_row_stays_while_nothing_says_that_its_decision_was_carried_out(
+    tmp_path: Path, state: DurableState
+) -> None:
+    """As where another database is asked, which lists no branch, and has no identity to tell."""
+    gtrid = decided_by_its_last(tmp_path, state)
+    others = durable("a", "c").resources() | some(state, LAST)
+    for _ in range(2):
+        with opened(tmp_path, others) as tm:
+            tm.recover()
+            tm.recover()
+            transfer(tm)
+            tm.recover()
+        assert state.databases[LAST].outcomes == {gtrid}
+    with opened(tmp_path, state.resources(LAST)) as tm:
+        assert len(tm.recover().committed) == 2
+        tm.recover()
+    assert not state.databases[LAST].outcomes
+    assert state.databases["a"].values == state.databases["c"].values == {"balance": 1}
+
+
 def test_the_name_of_a_last_resource_given_to_another_kind_is_no_such_resource(
     tmp_path: Path, state: DurableState
 ) -> None:

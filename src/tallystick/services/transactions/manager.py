@@ -150,6 +150,7 @@ class TransactionManager(Closing):
         self._dead_before = self._begin_of_time(log)
         self._on_step = on_step
         self._recovering = threading.Lock()
+        self._kept: set[bytes] = set()
         self._last_report = RecoveryReport()
         self._background = BackgroundRecovery(self._recover, recovery_interval)
         # Presumed abort needs no notes; operators of another system's log expect them.
@@ -395,6 +396,7 @@ class TransactionManager(Closing):
                 known_resources=self.directory.known_resources,
                 closed=self.directory.closed,
                 others=self._context.others,
+                kept=self._kept,
                 record_ends=self.directory.ends.record,
                 finish=self.directory.finish,
                 log=self.recovered,

@@ -40,7 +40,8 @@ row of the branch is there. A branch that is not
 listed, or not known to the commit, has not answered: the decision stays open and is named in the
 report, until an operator settles it. An outcome row is deleted only if it stood before the scan
 that found nothing in doubt, and its decision is closed; where it is the decision, only if all
-resources were scanned that it may be about.
+resources were scanned that it may be about, and one of another process only if it is noted that it
+was carried out.
 
 A resource whose database is not the one noted under its name is refused, and not asked. A resource
 whose database was noted under a name that the manager has no more is that one, renamed: it answers
@@ -192,7 +193,9 @@ class Recovery(Uncopied):
     """One pass over all resources.
 
     ``orphan_interval`` is in seconds; ``xids`` gives the node and its clock. ``identities`` are
-    those of the databases by resource name, noted in the coordinator's directory. ``record_ends``
+    those of the databases by resource name, noted in the coordinator's directory. ``kept`` has
+    decisions in outcome rows that nothing said were carried out, from one pass to the next.
+    ``record_ends``
     has the log record what other threads have ended. Transactions
     begun before the moment ``dead_before``, in milliseconds, are not at work anywhere; decisions
     about those begun before ``lost_before`` may be lost.
@@ -209,6 +212,7 @@ class Recovery(Uncopied):
     identities: MutableMapping[str, str]
     closed: ClosedDecisions
     others: dict[str, str]
+    kept: set[bytes]
     record_ends: Callable[[], None]
     finish: Callable[[bytes, Collection[str], DecisionOutcome], None]
     log: RecoveryResult
@@ -581,9 +585,22 @@ class Recovery(Uncopied):
                 and node_of(gtrid) == self.xids.node
             ]
             try:
+                if name in self._lasts:
+                    over = self._carried_out(over)
                 cast(ProvingResource, resource).forget_outcomes(over)
             except Exception as answer:
                 self._unreachable(resource, answer)
+
+    def _carried_out(self, decided: Sequence[bytes]) -> list[bytes]:
+        """Return decisions in outcome rows without those that may not have been carried out.
+
+        What the log does not have of another process was never closed: a branch may be in doubt
+        where nobody has looked, as another database was asked in the place of its own.
+        """
+        self.kept.difference_update(xid.gtrid for xid in self._ended)
+        asked = [one for one in decided if not self.xids.has_made(one) and one not in self.kept]
+        self.kept.update(set(asked) - self.closed.among(asked))
+        return [one for one in decided if one not in self.kept]
 
     def _leave(self, resource: Resource, xid: Xid, why: str) -> None:
         self._report.left.append(BranchInDoubt(resource.name, xid, why, node_of(xid.gtrid)))
