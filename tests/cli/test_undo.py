@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import shutil
+import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from tallystick.cli.output import print_script
 from tallystick.systems.h2.reader import H2Reading
 from tests.cli.conftest import Run
 from tests.cli.test_triage import at_terminal
@@ -51,6 +55,21 @@ def test_an_id_that_is_no_one_transaction_is_wrong_usage(run: Run, called: str) 
     assert answer.out == ""
     assert len(answer.err.splitlines()) == 1
     assert "\x1b" not in answer.err
+
+
+def test_a_text_of_several_lines_is_broken_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is copied from the terminal into a database."""
+    remark, text = f"-- {'of one ' * 20}row", f"it''s;\n-- {'of it ' * 20}"
+    script = f'{remark}\nDELETE FROM "T\n" WHERE "C" = \'{text}\' LIMIT 1;\n{remark}\n'
+    printed = io.StringIO()
+    monkeypatch.setattr(printed, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", printed)
+    monkeypatch.setattr(click, "echo", lambda lines, **_: printed.write(lines.decode()))
+    print_script(script)
+    shown = printed.getvalue()
+    assert text in shown
+    assert shown.startswith("-- of one")
+    assert shown.count(remark) == 0
 
 
 def test_comments_fit_a_terminal() -> None:

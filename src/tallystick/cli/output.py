@@ -289,7 +289,7 @@ def print_script(text: str) -> None:
     """Print what is to be run elsewhere, as it is; at a terminal, which obeys, with escapes."""
     shown = lines = printable_lines(text) if sys.stdout.isatty() else text
     if sys.stdout.isatty():
-        lines = "\n".join(map(_script_line, shown.split("\n")))
+        lines = "\n".join(_script_lines(shown))
     try:
         click.echo(lines.encode(), nl=False)
     except BrokenPipeError:
@@ -298,10 +298,22 @@ def print_script(text: str) -> None:
         notice("there are control characters, shown as escapes here: --output has them as they are")
 
 
-def _script_line(line: str) -> str:
-    """Return a line of a script; a remark in as many as the terminal needs."""
-    remark = line.removeprefix(_REMARK)
-    return line if remark == line else "\n".join(_lines_of(remark, sys.stdout, _REMARK))
+def _script_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a script; a remark in as many as the terminal needs.
+
+    What looks like one in a text of several lines is none.
+    """
+    quote = ""
+    for line in text.split("\n"):
+        if line.startswith(_REMARK) and not quote:
+            yield from _lines_of(line.removeprefix(_REMARK), sys.stdout, _REMARK)
+            continue
+        yield line
+        for letter in line:
+            if letter == quote:
+                quote = ""
+            elif not quote and letter in "'\"":
+                quote = letter
 
 
 _REMARK = "-- "
