@@ -11,10 +11,11 @@ from typing import Any, cast
 import pytest
 
 from tallystick.reading import explain, inspect, triage, verify
+from tallystick.reading.coordinators import coordinators_of
 from tallystick.reading.estate import REASONS, Gatherer
 from tallystick.reading.survey import survey
 from tallystick.records import Answer, Clock, Judgement, State, Transaction
-from tallystick.roles.coordinator_files import DECIDES, RESOURCES_FILE
+from tallystick.roles.coordinator_files import CLOSED_FILE, DECIDES, RESOURCES_FILE
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.coordinator_dir import ClosedDecisions
@@ -186,6 +187,27 @@ def test_the_table_of_answers_of_an_estate(tmp_path: Path, name: str) -> None:
 
 def _gravity(answer: Answer) -> int:
     return [Answer.SAFE, Answer.CANNOT_TELL, Answer.LOSES].index(answer)
+
+
+def test_small_files_of_a_coordinator_that_cannot_be_read_leave_its_decisions_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = _closed(tmp_path)
+    file = root / "coordinator" / CLOSED_FILE
+    file.unlink()
+    file.mkdir()
+    for node in (b"site-1", None):
+        (known,) = coordinators_of([str(root)], survey(str(root)).logs)
+        assert (known.node, known.lost, known.closed([b"some"])) == (node, True, set())
+        found = explain(root)
+        assert found.estate is not None
+        (row,) = found.estate.transactions
+        assert row["alarm"] == ("foreign-branch" if node is None else "doubtful-abort")
+        monkeypatch.setattr(Path, "read_bytes", _refused)
+
+
+def _refused(path: Path) -> bytes:
+    raise PermissionError(13, "Permission denied", str(path))
 
 
 def test_of_several_logs_in_a_folder_only_the_damaged_one_counts_as_damaged(

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tallystick.errors import TallystickError
+from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.reading.discovery import parent, real
 from tallystick.reading.names import log_name
 from tallystick.reconcile.estate import Estate
@@ -39,14 +39,14 @@ class Coordinator:
     Attributes:
         folder: a path that was given, or what its log lies in.
         log: the name of its decision log, there or not.
-        node: its name in the ids of its transactions.
+        node: its name in the ids of its transactions; None where it cannot be read.
         lasts: its resources whose own commit decides.
-        lost: whether decisions of it are known to be lost.
+        lost: whether decisions of it are known to be lost, or closed ones cannot be read.
     """
 
     folder: str
     log: str
-    node: bytes
+    node: bytes | None
     lasts: tuple[str, ...]
     lost: bool
 
@@ -64,10 +64,12 @@ class Coordinator:
     def closed(self, gtrids: Collection[bytes]) -> set[bytes]:
         """Return those of the transactions that were decided to commit, and closed.
 
-        Raises:
-            LogUnreadableError: the disk refuses.
+        None where that cannot be read: then decisions count as lost.
         """
-        return set(noted(LOCAL, self.closed_file, gtrids))
+        try:
+            return set(noted(LOCAL, self.closed_file, gtrids))
+        except LogUnreadableError:
+            return set()
 
 
 def coordinators_of(paths: Iterable[str], logs: Iterable[LogSource]) -> tuple[Coordinator, ...]:
@@ -96,8 +98,27 @@ def is_coordinator(path: str) -> bool:
 
 
 def _coordinator(folder: str, log: str) -> Coordinator:
-    node = (Path(folder) / NODE_FILE).read_bytes().strip()
-    return Coordinator(folder, log, node, _deciding(folder), (Path(folder) / LOST_FILE).is_file())
+    notes = note_files(str(Path(folder) / CLOSED_FILE))
+    lost = (Path(folder) / LOST_FILE).is_file() or not all(map(_is_readable, notes))
+    return Coordinator(folder, log, _node(folder), _deciding(folder), lost)
+
+
+def _node(folder: str) -> bytes | None:
+    try:
+        return (Path(folder) / NODE_FILE).read_bytes().strip()
+    except OSError:
+        return None
+
+
+def _is_readable(path: str) -> bool:
+    """Return whether a file can be read, or is not there."""
+    try:
+        with Path(path).open("rb"):
+            return True
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def _deciding(folder: str) -> tuple[str, ...]:
@@ -112,18 +133,15 @@ def _deciding(folder: str) -> tuple[str, ...]:
 def add_coordinators(estate: Estate, coordinators: Iterable[Coordinator]) -> None:
     """Let an estate know whose the logs are, and what else their directories tell of them."""
     for one in coordinators:
-        estate.add_coordinator(one.node, one.log)
+        if one.node is not None:
+            estate.add_coordinator(one.node, one.log)
         if one.lost:
             estate.damaged.add(one.log)
         estate.lasts[one.log] = one.lasts
 
 
 def add_closed(estate: Estate, coordinators: Iterable[Coordinator]) -> None:
-    """Add the closed decisions that the logs of coordinators have forgotten.
-
-    Raises:
-        LogUnreadableError: the disk refuses.
-    """
+    """Add the closed decisions that the logs of coordinators have forgotten."""
     for one in coordinators:
         closed = one.closed(estate.in_doubt())
         estate.add_closed_decisions(NATIVE, one.log, one.closed_file, closed)
