@@ -22,10 +22,10 @@ from tallystick.indoubt.settle import settle
 from tallystick.reading import scan, triage, verify
 from tallystick.records import Xid
 from tallystick.roles import DecisionOutcome
-from tallystick.roles.coordinator_files import IDENTITIES_FILE
+from tallystick.roles.coordinator_files import IDENTITIES
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
-from tallystick.services.transactions.coordinator_dir import ClosedDecisions, Identities
+from tallystick.services.transactions.coordinator_dir import ClosedDecisions, Texts
 from tallystick.services.transactions.resources.sqlite import SqliteResource
 from tallystick.services.transactions.xids import FORMAT_ID, XidFactory
 from tests.fixtures import cases, fixture_dir
@@ -335,7 +335,7 @@ def test_nothing_is_in_doubt_only_if_all_was_seen(tmp_path: Path) -> None:
 def test_databases_that_a_coordinator_knows_and_nobody_asked_are_named(undecided: Site) -> None:
     """Both hold a prepared branch with its locks, of which the coordinator's log knows nothing."""
     coordinator, (store, other) = undecided.coordinator, (undecided.folder / n for n in "ab")
-    known = Identities(Path(coordinator) / IDENTITIES_FILE)
+    known = Texts(IDENTITIES, coordinator)
     known.update({name: str(one.identity()) for name, one in undecided.resources().items()})
     known["pg"] = "PostgreSQL 7 database 5"
     with untouched(Path(coordinator)):

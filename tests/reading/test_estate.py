@@ -15,7 +15,7 @@ from tallystick.reading.coordinators import coordinators_of
 from tallystick.reading.estate import REASONS, Gatherer
 from tallystick.reading.survey import survey
 from tallystick.records import Answer, Clock, Judgement, State, Transaction
-from tallystick.roles.coordinator_files import CLOSED_FILE, DECIDES, RESOURCES_FILE
+from tallystick.roles.coordinator_files import CLOSED_FILE, DECIDES, RESOURCES
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.coordinator_dir import ClosedDecisions
@@ -123,7 +123,7 @@ def _decided_elsewhere(folder: Path) -> Path:
     """Make a coordinator that had a database whose own commit decides."""
     site = Site(folder / "site", "before decision")
     site.close()
-    file = Path(site.coordinator) / RESOURCES_FILE
+    file = Path(site.coordinator) / RESOURCES.name
     file.write_text(json.dumps(json.loads(file.read_text()) | {"lite": DECIDES}))
     return site.folder
 

@@ -25,9 +25,8 @@ from tallystick.reading.survey import NO_LOG, Survey, survey
 from tallystick.reconcile.estate import Estate
 from tallystick.reconcile.ids import Maker, find_gtrid, maker_of
 from tallystick.records import Finding, State, Xid, jsonable
-from tallystick.roles.coordinator_files import IDENTITIES_FILE
+from tallystick.roles.coordinator_files import IDENTITIES
 from tallystick.services.page_store.recovery import owner_of
-from tallystick.services.transactions.coordinator_dir import Identities
 from tallystick.services.transactions.deadlines import TimedResources, start_call
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.xids import time_of
@@ -263,7 +262,7 @@ def _not_asked(
     for one in gathered.coordinators:
         folder = one.folder
         try:
-            identities = dict(Identities(Path(folder) / IDENTITIES_FILE))
+            identities = IDENTITIES.read(LOCAL, folder)
         except (CorruptLogError, LogUnreadableError) as error:
             report.unproved.append(f"{folder}: which databases it has cannot be told: {error}")
             identities = {}

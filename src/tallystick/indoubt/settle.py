@@ -64,7 +64,7 @@ def settle(
         decided = _is_decided(tm, gtrid)
         if not force:
             heuristic = gtrid in tm.decisions.heuristics()
-            lacking = lacking_last_resources(tm.directory.known_resources(), tm.resources)
+            lacking = lacking_last_resources(tm.directory.resources.read(), tm.resources)
             refuse(
                 gtrid, tm.node, commit=commit, decided=decided, heuristic=heuristic,
                 lacking=lacking,

@@ -20,8 +20,7 @@ from tallystick.roles.coordinator_files import (
     LOG_FOLDER,
     LOST_FILE,
     NODE_FILE,
-    RESOURCES_FILE,
-    known_resources,
+    RESOURCES,
     last_resources,
     note_files,
     noted,
@@ -53,7 +52,7 @@ class Coordinator:
     @property
     def files(self) -> tuple[str, ...]:
         """The paths of the files that tell this, and of its closed decisions."""
-        names = (NODE_FILE, RESOURCES_FILE, LOST_FILE, *note_files(CLOSED_FILE))
+        names = (NODE_FILE, RESOURCES.name, LOST_FILE, *note_files(CLOSED_FILE))
         return tuple(str(Path(self.folder) / name) for name in names)
 
     @property
@@ -124,9 +123,9 @@ def _is_readable(path: str) -> bool:
 def _deciding(folder: str) -> tuple[str, ...]:
     """Return the resources of a coordinator whose own commit decides."""
     try:
-        known = known_resources(LOCAL, folder)
+        known = RESOURCES.read(LOCAL, folder)
     except TallystickError:
-        return (f"a database that {RESOURCES_FILE}, which cannot be read, names",)
+        return (f"a database that {RESOURCES.name}, which cannot be read, names",)
     return tuple(sorted(last_resources(known)))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
 from tallystick.errors import CorruptLogError
 from tallystick.storage.files import FileSystem, read_file
@@ -16,8 +17,6 @@ from tallystick.storage.opening import opening_log
 
 NODE_FILE = "node"
 LOG_FOLDER = "decisions"
-IDENTITIES_FILE = "identities.json"
-RESOURCES_FILE = "resources.json"
 CLOSED_FILE = "closed"
 LOST_FILE = "lost-before"
 
@@ -27,36 +26,64 @@ DECIDES, PREPARES = "decides", "prepares"
 _CHUNK = 1 << 20
 
 
-def known_resources(fs: FileSystem, folder: str) -> dict[str, str]:
-    """Return the resources that a coordinator was ever opened with: `DECIDES` or `PREPARES`.
+class TextsFile(NamedTuple):
+    """A small file of texts by the name of a resource.
 
-    Args:
-        fs: the file system.
-        folder: the directory of the coordinator.
-
-    Raises:
-        CorruptLogError: the file is damaged.
-        LogUnreadableError: the disk refuses.
+    Attributes:
+        name: of the file.
+        texts: what they are, for errors.
+        advice: what to do where it is damaged.
+        known: all texts that may be in it; None for any.
     """
-    path = posixpath.join(folder, RESOURCES_FILE)
-    with opening_log(path):
-        if not fs.exists(path):
-            return {}
-        try:
-            known: dict[str, str] = json.loads(read_file(fs, path))
-            if unknown := set(known.values()).difference((DECIDES, PREPARES)):
-                raise ValueError(f"resources that {unknown.pop()!r}")
-            return known
-        except (ValueError, AttributeError, TypeError) as error:
-            raise CorruptLogError(
-                f"the names of the resources cannot be read: {error}",
-                file=path,
-                advice="Remove the file once all resources that there ever were are given",
-            ) from error
+
+    name: str
+    texts: str
+    advice: str
+    known: Collection[str] | None = None
+
+    def read(self, fs: FileSystem, folder: str) -> dict[str, str]:
+        """Return the texts; none where the file is not there.
+
+        Args:
+            fs: the file system.
+            folder: the directory of the coordinator.
+
+        Raises:
+            CorruptLogError: the file is damaged.
+            LogUnreadableError: the disk refuses.
+        """
+        path = posixpath.join(folder, self.name)
+        with opening_log(path):
+            if not fs.exists(path):
+                return {}
+            try:
+                found = {str(k): str(v) for k, v in json.loads(read_file(fs, path)).items()}
+                if self.known is not None and (others := {*found.values()} - {*self.known}):
+                    raise ValueError(f"resources that {others.pop()!r}")
+            except (ValueError, AttributeError) as error:
+                raise CorruptLogError(
+                    f"the {self.texts} cannot be read: {error}", file=path, advice=self.advice
+                ) from error
+        return found
+
+
+IDENTITIES = TextsFile(
+    "identities.json",
+    "identities of the databases",
+    "Remove the file once you have checked the addresses of the resources",
+)
+"""The database that each resource was."""
+RESOURCES = TextsFile(
+    "resources.json",
+    "names of the resources",
+    "Remove the file once all resources that there ever were are given",
+    (DECIDES, PREPARES),
+)
+"""What each resource is that a coordinator was ever opened with: `DECIDES` or `PREPARES`."""
 
 
 def last_resources(known: Mapping[str, str]) -> set[str]:
-    """Return those of `known_resources` whose own commit decides."""
+    """Return those of `RESOURCES` whose own commit decides."""
     return {name for name, what in known.items() if what == DECIDES}
 
 

@@ -25,10 +25,10 @@ from tallystick.reading.tables import TABLES
 from tallystick.roles import page_store_files
 from tallystick.roles.coordinator_files import (
     CLOSED_FILE,
-    IDENTITIES_FILE,
+    IDENTITIES,
     LOST_FILE,
     NODE_FILE,
-    RESOURCES_FILE,
+    RESOURCES,
 )
 from tallystick.services.journal import outcomes
 from tallystick.services.page_store import recovery
@@ -161,6 +161,6 @@ def test_files_beside_native_logs_have_the_names_that_their_stores_give_them() -
     names = page_store_files
     pages = {names.PAGES, names.BACKUP_MARK, recovery.SIDE, recovery.FRESH}
     closed = {CLOSED_FILE, f"{CLOSED_FILE}.old", TRACES_FILE, f"{TRACES_FILE}.old"}
-    manager = {NODE_FILE, IDENTITIES_FILE, LOST_FILE, RESOURCES_FILE, outcomes.FILE, *closed}
+    manager = {NODE_FILE, IDENTITIES.name, LOST_FILE, RESOURCES.name, outcomes.FILE, *closed}
     others = {IDENTITY_FILE, REFUSED_FILE, LOCK_NAME, PREFIX.removesuffix(".")}
     assert pages | manager | others == system(NATIVE).companions

@@ -14,7 +14,7 @@ from tallystick.pipeline.planning import find
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.tables import judge_task
 from tallystick.reading.names import log_name
-from tallystick.roles.coordinator_files import RESOURCES_FILE
+from tallystick.roles.coordinator_files import RESOURCES
 from tests.fixtures import fixture_dir
 from tests.indoubt.estates import EXAMPLES
 from tests.reading.test_estate import TABLE
@@ -103,7 +103,7 @@ def test_a_run_judges_anew_what_the_small_files_beside_a_log_tell_otherwise(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     root = TABLE["decided-elsewhere"][0](tmp_path)
-    known = root / "coordinator" / RESOURCES_FILE
+    known = root / "coordinator" / RESOURCES.name
     decides = known.read_bytes()
     known.unlink()
     run = Run([str(root)], str(tmp_path / "tables"))

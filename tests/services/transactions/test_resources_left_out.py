@@ -15,7 +15,7 @@ from tallystick.errors import CorruptLogError, InDoubtError, TransactionUsageErr
 from tallystick.indoubt.doctor.directory import check_directory
 from tallystick.indoubt.listing import list_in_doubt
 from tallystick.indoubt.settle import settle
-from tallystick.roles.coordinator_files import RESOURCES_FILE
+from tallystick.roles.coordinator_files import RESOURCES
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.recovery import NO_LAST
 from tests.services.transactions.model import DurableState, ModelResource
@@ -157,7 +157,7 @@ def test_a_node_that_takes_over_presumes_nothing_of_a_last_resource_it_lacks(
     with TransactionManager(tmp_path / "other", mine, recovery_interval=None) as tm:
         report = tm.take_over(tmp_path / "tm")
         assert {one.why for one in report.left} == {NO_LAST}
-    assert "d" not in json.loads((tmp_path / "tm" / RESOURCES_FILE).read_text())
+    assert "d" not in json.loads((tmp_path / "tm" / RESOURCES.name).read_text())
     with opened(tmp_path, state.resources(LAST)) as tm:
         assert len(tm.recover().committed) == 2
 
@@ -166,7 +166,7 @@ def test_a_node_that_takes_over_asks_its_last_resource_where_none_is_noted(
     tmp_path: Path, state: DurableState
 ) -> None:
     decided_by_its_last(tmp_path, state)
-    (tmp_path / "tm" / RESOURCES_FILE).unlink()  # earlier versions write none
+    (tmp_path / "tm" / RESOURCES.name).unlink()  # earlier versions write none
     with TransactionManager(tmp_path / "other", state.resources(LAST)) as tm:
         assert len(tm.take_over(tmp_path / "tm").committed) == 2
     assert balances(state) == {1}
@@ -205,10 +205,10 @@ def test_a_listing_does_not_presume_that_the_last_resource_rolled_back(
     (one,) = list_in_doubt([folder], some(state, "a", "c")).transactions
     assert (one.resolution, one.alarm) == ("rollback", "decided-elsewhere")
     assert "an outcome row of b may be it" in one.evidence
-    (tmp_path / "tm" / RESOURCES_FILE).write_text("{")
+    (tmp_path / "tm" / RESOURCES.name).write_text("{")
     (one,) = list_in_doubt([folder], some(state, "a", "c")).transactions
     assert one.alarm == "decided-elsewhere"
-    (tmp_path / "tm" / RESOURCES_FILE).unlink()
+    (tmp_path / "tm" / RESOURCES.name).unlink()
     (one,) = list_in_doubt([folder], some(state, "a", "c")).transactions
     assert (one.resolution, one.alarm) == ("rollback", None)
 
@@ -229,9 +229,9 @@ def test_a_damaged_file_of_names_is_told_and_not_passed_over(
 ) -> None:
     with opened(tmp_path, state.resources(LAST)):
         pass
-    (tmp_path / "tm" / RESOURCES_FILE).write_text(content)
+    (tmp_path / "tm" / RESOURCES.name).write_text(content)
     with pytest.raises(CorruptLogError, match=r"resources\.json"):
         opened(tmp_path, state.resources(LAST))
-    (tmp_path / "tm" / RESOURCES_FILE).unlink()
+    (tmp_path / "tm" / RESOURCES.name).unlink()
     with opened(tmp_path, state.resources(LAST)):
         pass

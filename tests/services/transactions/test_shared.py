@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tallystick.errors import LogLockedError, TransactionUsageError
+from tallystick.roles.coordinator_files import IDENTITIES
 from tallystick.services.transactions import TransactionManager
-from tallystick.services.transactions.coordinator_dir import ClosedDecisions, Identities
+from tallystick.services.transactions.coordinator_dir import ClosedDecisions, Texts
 from tallystick.services.transactions.recovery import RecoveryReport
 from tallystick.services.transactions.xids import XidFactory, member_of, node_of, time_of
 from tallystick.systems.registry import open_decision_log
@@ -70,7 +71,7 @@ def test_ids_name_their_process_and_are_never_older_than_it() -> None:
 def test_small_files_of_the_directory_are_changed_by_one_process_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = (Identities(tmp_path / "identities.json") for _ in range(2))
+    one, other = (Texts(IDENTITIES, str(tmp_path)) for _ in range(2))
     one["a"], other["b"] = "first", "second"
     assert dict(one) == dict(other) == {"a": "first", "b": "second"}
     monkeypatch.setattr("tallystick.services.transactions.coordinator_dir.CLOSED_FILE_SIZE", 100)

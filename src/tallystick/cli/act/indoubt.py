@@ -21,7 +21,7 @@ from tallystick.printable import shell_words
 from tallystick.reading.results import reads_nothing
 from tallystick.reconcile.alarms import ADVICE, LOST_COMMIT, UNPROVED
 from tallystick.reconcile.decision_table import Decision
-from tallystick.roles.coordinator_files import NODE_FILE, known_resources
+from tallystick.roles.coordinator_files import NODE_FILE, RESOURCES
 from tallystick.services.transactions.coordinator_dir import check_coordinator_dir
 from tallystick.services.transactions.resource import Resource
 from tallystick.services.transactions.resources import adapt
@@ -272,7 +272,7 @@ def settle_(
     if not (force or forget):
         node = (Path(coordinator) / NODE_FILE).read_text("ascii").strip()
         decided = one.decision == Decision.COMMIT
-        lacking = lacking_last_resources(known_resources(LOCAL, coordinator), live)
+        lacking = lacking_last_resources(RESOURCES.read(LOCAL, coordinator), live)
         refuse(one.gtrid, node, commit=commit, decided=decided, heuristic=False, lacking=lacking)
     if dry_run or not yes:
         _print_look(one, report, live, wanted[0])

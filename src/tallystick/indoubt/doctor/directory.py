@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -20,15 +19,14 @@ from tallystick.records import Answer, State
 from tallystick.roles import Role
 from tallystick.roles.coordinator_files import (
     DECIDES,
-    IDENTITIES_FILE,
+    IDENTITIES,
     LOG_FOLDER,
     LOST_FILE,
     NODE_FILE,
-    RESOURCES_FILE,
-    known_resources,
+    RESOURCES,
+    TextsFile,
 )
 from tallystick.services.transactions.coordinator_dir import (
-    Identities,
     lost_moment,
     owning_node,
 )
@@ -65,7 +63,7 @@ def check_directory(path: str, resources: Collection[str]) -> Iterator[Check]:
     yield _disk(folder, name)
     yield check_volume(folder, name)
     yield from _decisions(folder, name, resources)
-    known = _known_resources(path)
+    known = _texts(RESOURCES, path)
     for missing in sorted({*known_identities(path), *known} - set(resources)):
         left = ": renamed or left out?"
         if known.get(missing) == DECIDES:
@@ -127,8 +125,8 @@ def _small_files(folder: Path, name: str) -> Iterator[Check]:
     """
     read: dict[str, Callable[[Path], object]] = {
         NODE_FILE: lambda path: check_node(path.read_text("ascii", "replace").strip()),
-        IDENTITIES_FILE: lambda path: len(Identities(path)),
-        RESOURCES_FILE: lambda path: known_resources(LOCAL, str(path.parent)),
+        IDENTITIES.name: lambda path: IDENTITIES.read(LOCAL, str(path.parent)),
+        RESOURCES.name: lambda path: RESOURCES.read(LOCAL, str(path.parent)),
         LOST_FILE: lambda path: lost_moment(path.read_bytes(), str(path)),
     }
     for file, opened in read.items():
@@ -147,19 +145,15 @@ def _small_files(folder: Path, name: str) -> Iterator[Check]:
         yield Check(name, file, Level.PROBLEM, f"the coordinator cannot be opened: {said}", line)
 
 
-def _known_resources(path: str) -> dict[str, str]:
-    with suppress(OSError, TallystickError):  # a damaged file is told of by itself
-        return known_resources(LOCAL, path)
-    return {}
-
-
 def known_identities(path: str) -> dict[str, str]:
     """Return the identities of databases that the coordinator has noted, by name."""
-    try:
-        found = json.loads((Path(path) / IDENTITIES_FILE).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+    return _texts(IDENTITIES, path)
+
+
+def _texts(file: TextsFile, path: str) -> dict[str, str]:
+    with suppress(OSError, TallystickError):  # a damaged file is told of by itself
+        return file.read(LOCAL, path)
+    return {}
 
 
 def _owner(folder: Path, name: str) -> Check:

@@ -12,8 +12,8 @@ import os
 import posixpath
 import secrets
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +23,12 @@ from tallystick.roles import DecisionLog, DecisionOutcome
 from tallystick.roles.coordinator_files import (
     CLOSED_FILE,
     DECIDES,
-    IDENTITIES_FILE,
+    IDENTITIES,
     LOG_FOLDER,
     LOST_FILE,
     NODE_FILE,
-    RESOURCES_FILE,
-    known_resources,
+    RESOURCES,
+    TextsFile,
     last_resources,
     note_files,
     noted,
@@ -54,8 +54,8 @@ TRACES_FILE_SIZE = 4 << 20
 """Bytes of each of two files: some ten thousand sampled transactions."""
 
 BESIDE_LOG = (
-    IDENTITIES_FILE,
-    RESOURCES_FILE,
+    IDENTITIES.name,
+    RESOURCES.name,
     *(name for one in (CLOSED_FILE, TRACES_FILE) for name in (one, f"{one}.old")),
     LOST_FILE,
 )
@@ -80,54 +80,67 @@ def _one_process_at_a_time(fs: FileSystem, folder: Path) -> Iterator[None]:
         yield
 
 
-class Identities(MutableMapping[str, str]):
-    """Identities of databases by resource name, in a file; a change is durable at once.
+class Texts(MutableMapping[str, str]):
+    """A small file of texts by the name of a resource; a change is durable at once.
+
+    Args:
+        file: which one it is.
+        folder: the directory of the coordinator.
+        fs: the file system.
 
     Raises:
         CorruptLogError: the file is damaged.
         LogUnreadableError: the disk refuses.
     """
 
-    def __init__(self, file: Path, fs: FileSystem = LOCAL) -> None:
-        self._file = file
-        self._fs = fs
-        self._read()
+    def __init__(self, file: TextsFile, folder: str, fs: FileSystem = LOCAL) -> None:
+        self._file, self._folder, self._fs = file, folder, fs
+        self.read()
 
-    def _read(self) -> dict[str, str]:
+    def read(self) -> dict[str, str]:
         """Read the file, which another process of the coordinator may have changed."""
-        try:
-            with opening_log(self._file), suppress(FileNotFoundError):
-                content = json.loads(read_file(self._fs, str(self._file)))
-                return {str(k): str(v) for k, v in content.items()}
-            return {}
-        except (ValueError, AttributeError) as error:
-            raise CorruptLogError(
-                f"the identities of the databases cannot be read: {error}",
-                file=str(self._file),
-                advice="Remove the file once you have checked the addresses of the resources",
-            ) from error
+        return self._file.read(self._fs, self._folder)
 
     def __getitem__(self, name: str) -> str:
-        return self._read()[name]
+        return self.read()[name]
 
-    def __setitem__(self, name: str, identity: str) -> None:
-        self._change(lambda known: known.update({name: identity}))
+    def __setitem__(self, name: str, text: str) -> None:
+        self._change(lambda known: known.update({name: text}))
 
     def __delitem__(self, name: str) -> None:
         self._change(lambda known: known.pop(name))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._read())
+        return iter(self.read())
 
     def __len__(self) -> int:
-        return len(self._read())
+        return len(self.read())
 
     def _change(self, change: Callable[[dict[str, str]], object]) -> None:
-        with opening_log(self._file), _one_process_at_a_time(self._fs, self._file.parent):
-            identities = self._read()
-            change(identities)
-            text = json.dumps(identities, indent=1, sort_keys=True)
-            write_whole(self._fs, str(self._file.absolute()), [f"{text}\n".encode()])
+        """Have the texts changed, and nobody else change them meanwhile."""
+        path = posixpath.join(self._folder, self._file.name)
+        with opening_log(path), _one_process_at_a_time(self._fs, Path(self._folder)):
+            known = self.read()
+            change(known)
+            text = json.dumps(known, indent=1, sort_keys=True)
+            write_whole(self._fs, path, [f"{text}\n".encode()])
+
+
+class Resources(Texts):
+    """What each resource is that the coordinator was ever opened with."""
+
+    def note(self, given: Mapping[str, str]) -> None:
+        """Note resources, durably: a recovery without one of them knows what it lacks.
+
+        One that has decided stays one that decides, also where its name is given to another.
+        """
+        known = self.read()
+        if not {**given, **_deciding(known)}.items() <= known.items():
+            self._change(lambda known: known.update({**given, **_deciding(known)}))
+
+
+def _deciding(known: Mapping[str, str]) -> dict[str, str]:
+    return dict.fromkeys(last_resources(known), DECIDES)
 
 
 class Notes(Uncopied):
@@ -330,7 +343,8 @@ class CoordinatorDirectory(Uncopied):
     path: str
     node: str
     decisions: DecisionLog
-    identities: Identities
+    identities: Texts
+    resources: Resources
     closed: ClosedDecisions
     traces: Traces
     ends: CommittedEnds
@@ -350,33 +364,11 @@ class CoordinatorDirectory(Uncopied):
         self.closed.add(gtrid)
         self.decisions.finish(gtrid, resources, outcome)
 
-    def known_resources(self) -> dict[str, str]:
-        """Return all resources that the coordinator was ever opened with, and what each is."""
-        return known_resources(self.held, self.path)
-
-    def note_resources(self, resources: dict[str, str]) -> None:
-        """Note resources, durably: a recovery without one of them knows what it lacks.
-
-        One that has decided stays one that decides, also where its name is given to another.
-        """
-        known = self.known_resources()
-        if {**resources, **_deciding(known)}.items() <= known.items():
-            return
-        file = posixpath.join(self.path, RESOURCES_FILE)
-        with opening_log(file), _one_process_at_a_time(self.held, Path(self.path)):
-            known = self.known_resources()
-            text = json.dumps(known | resources | _deciding(known), indent=1, sort_keys=True)
-            write_whole(self.held, file, [f"{text}\n".encode()])
-
     def close(self) -> None:
         """Close the log, which gives up the lock."""
         logs = closing(self.decisions), closing(self.traces), closing(self.closed)
         with closing(self.held), logs[0], logs[1], logs[2]:
             self.ends.record()
-
-
-def _deciding(known: dict[str, str]) -> dict[str, str]:
-    return dict.fromkeys(last_resources(known), DECIDES)
 
 
 def open_coordinator_dir(
@@ -429,7 +421,8 @@ def open_coordinator_dir(
         _require_decisions(held, folder, log)
         decisions = log or _open_log(folder / LOG_FOLDER, held, owner, shared=shared)
         undo.callback(decisions.close)
-        identities = Identities(folder / IDENTITIES_FILE, held)
+        identities = Texts(IDENTITIES, str(folder), held)
+        resources = Resources(RESOURCES, str(folder), held)
         closed, traces = ClosedDecisions(folder, held), Traces(folder, held)
         with _one_process_at_a_time(held, folder):
             found = _node(held, str(folder / NODE_FILE), node, decisions)
@@ -437,7 +430,7 @@ def open_coordinator_dir(
         ends = CommittedEnds(closed, decisions)
         undo.pop_all()
     return CoordinatorDirectory(
-        str(folder), found, decisions, identities, closed, traces, ends, held, lost
+        str(folder), found, decisions, identities, resources, closed, traces, ends, held, lost
     )
 
 

@@ -20,7 +20,7 @@ from tallystick.errors import LogClosedError, TransactionUsageError
 from tallystick.posix import after_fork_in_child
 from tallystick.printable import logger
 from tallystick.roles import DecisionLog, SharedDecisionLog, recovery_result
-from tallystick.roles.coordinator_files import DECIDES, PREPARES, known_resources
+from tallystick.roles.coordinator_files import DECIDES, PREPARES, RESOURCES
 from tallystick.services.transactions.coordinator_dir import (
     check_coordinator_dir,
     open_coordinator_dir,
@@ -175,7 +175,7 @@ class TransactionManager(Closing):
         try:
             adapted = {name: adapt(name, thing) for name, thing in resources.items()}
             require_one_last(adapted)
-            self.directory.note_resources(
+            self.directory.resources.note(
                 {
                     name: DECIDES if is_last_resource(one) else PREPARES
                     for name, one in adapted.items()
@@ -393,7 +393,7 @@ class TransactionManager(Closing):
                 identities=self.directory.identities,
                 dead_before=self._dead_before,
                 lost_before=self.directory.lost_before,
-                known_resources=self.directory.known_resources,
+                known_resources=self.directory.resources.read,
                 closed=self.directory.closed,
                 others=self._context.others,
                 kept=self._kept,
@@ -419,7 +419,7 @@ class TransactionManager(Closing):
         self._require_open()
         with opening_log(path):
             check_coordinator_dir(path, self._fs)
-            theirs = known_resources(self._fs, absolute(path))
+            theirs = RESOURCES.read(self._fs, absolute(path))
         # A last resource that the dead node never had has nothing of its decisions. An earlier
         # version has not noted which it had.
         resources = {
