@@ -55,6 +55,7 @@ def test_each_overdue_transaction_is_told_once(
         assert _told(out) == [b"\x00", b"\x01"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["parquet", "json"])
 def test_alerts_go_on_after_a_writer_that_was_killed_and_where_there_were_none(
     spark: SparkSession, tmp_path: Path, form: str

@@ -131,6 +131,7 @@ def _never_decided(folder: Path) -> Path:
     return root
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("make", "said"),
     [
