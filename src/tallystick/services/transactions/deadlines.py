@@ -186,6 +186,9 @@ class Call(Uncopied, Generic[_Result]):
         self._after = after if after is not None and after.is_under_way else None
         self._result: _Result
         self._error: BaseException | None = None
+        self._ending = threading.Lock()
+        self._has_result = False
+        self._unwanted: Callable[[_Result], object] | None = None
         self._thread = threading.Thread(target=self._run, name="tallystick-call", daemon=True)
         start_thread(self._thread)
 
@@ -194,7 +197,12 @@ class Call(Uncopied, Generic[_Result]):
             if self._after is not None:
                 self._after._thread.join()
                 self._after = None
-            self._result = self._work()
+            result = self._work()
+            with self._ending:
+                self._result, self._has_result = result, True
+                unwanted = self._unwanted
+            if unwanted is not None:
+                unwanted(result)
         except BaseException as error:
             self._error = error
 
@@ -216,6 +224,15 @@ class Call(Uncopied, Generic[_Result]):
         if self._error is not None:
             raise self._error
         return self._result
+
+    def give_up(self, unwanted: Callable[[_Result], object]) -> None:
+        """Have ``unwanted`` called with the result once there is one: nobody waits for it."""
+        with uninterrupted:
+            with self._ending:
+                self._unwanted = unwanted
+                has_result = self._has_result
+            if has_result:
+                unwanted(self._result)
 
 
 class TimedResource(Uncopied):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from decimal import Decimal
@@ -15,11 +17,12 @@ import psycopg
 import pymysql
 import pytest
 import sqlalchemy
-from sqlalchemy import JSON, Column, Integer, MetaData, Table, event, select
+from sqlalchemy import JSON, Column, Integer, MetaData, QueuePool, Table, event, select
 
 from tallystick.errors import InDoubtError, RolledBackError, TransactionUsageError
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resource import ResourceUnreachable
+from tallystick.services.transactions.resources import sqlalchemy as resource
 from tests.servers import MARIADB_ENGINE, Server
 from tests.services.transactions.test_commit import Crash
 
@@ -144,6 +147,34 @@ def test_the_bounds_of_the_pool_hold_and_recovery_works_beside_them(
         with pytest.raises(RolledBackError):
             tx.commit()
         assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+
+
+def test_a_connection_that_comes_after_it_was_given_up_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was out of its pool for as long as the error was known, and open in one disposed of."""
+    monkeypatch.setattr(resource, "_GRACE_S", 0.0)
+    answers = threading.Event()
+    made: list[sqlite3.Connection] = []
+
+    def connect() -> sqlite3.Connection:
+        answers.wait()
+        made.append(sqlite3.connect(tmp_path / "db", check_same_thread=False))
+        return made[-1]
+
+    engine = sqlalchemy.create_engine(
+        "sqlite://", creator=connect, poolclass=QueuePool, pool_size=1, pool_timeout=0.01
+    )
+    with pytest.raises(ResourceUnreachable, match=r"no connection within 0\.01 s") as error:
+        resource.EnginePool(engine, lambda _: True).check_out(lambda _: None)
+    answers.set()
+    limit = time.monotonic() + 30
+    while not made or engine.pool.checkedout():  # type: ignore[attr-defined]
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        made[0].execute("SELECT 1")
+    assert error.value is not None  # up to here it is known
 
 
 @pytest.mark.postgres

@@ -200,7 +200,11 @@ def _connect_in_time(pool: sqlalchemy.Pool) -> sqlalchemy.PoolProxiedConnection:
     call = Call(partial(contextvars.copy_context().run, _connect, pool))
     try:
         return call.result(time.monotonic() + seconds + _GRACE_S)
-    except TimeoutError as error:
+    except BaseException as error:
+        # It would stay out of its pool for as long as this error is known to anybody.
+        call.give_up(lambda late: late.invalidate())
+        if not isinstance(error, TimeoutError):
+            raise
         raise ResourceUnreachable(f"no connection within {seconds:g} s") from error
 
 
