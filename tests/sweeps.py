@@ -10,7 +10,8 @@ whole, which are marked ``turns``:
   or ``long``
 * ``make nightly`` runs all parts, as does ``make soak``: what is in ``turns`` is ``soak``, too
 
-What is no sweep belongs to one of the parts by its name.
+What is no sweep belongs to one of the parts by its name, or by ``long(PART)``: what takes minutes
+is not run on the same day.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ def part_of(item: pytest.Item) -> int:
     sweep = (parameters or {}).get("sweep")
     if isinstance(sweep, Sweep) and sweep.part is not None:
         return sweep.part
+    if given := getattr(item.get_closest_marker("long"), "args", ()):
+        return int(given[0])
     return zlib.crc32(item.nodeid.encode()) % PARTS + 1
 
 

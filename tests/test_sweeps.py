@@ -99,9 +99,14 @@ def test_what_takes_long_or_is_in_no_sample_is_in_one_of_seven_turns_and_they_ar
 
 @pytest.mark.parametrize("name", ["a", "b", "tests/test_it.py::test_seeds[7]"])
 def test_what_is_no_sweep_belongs_to_one_part_by_its_name(name: str) -> None:
-    item: Any = SimpleNamespace(nodeid=name)
+    item: Any = SimpleNamespace(nodeid=name, get_closest_marker=lambda _: None)
     assert part_of(item) in range(1, PARTS + 1)
     assert part_of(item) == part_of(item)
+
+
+def test_what_takes_minutes_says_its_part(request: pytest.FixtureRequest) -> None:
+    request.node.add_marker(pytest.mark.long(4))
+    assert part_of(request.node) == 4
 
 
 def test_a_sweep_is_collected_as_a_sample_and_in_parts(sweep: Sweep) -> None:

@@ -18,7 +18,7 @@ CONNECT = ROOT / ".sparks" / "connect"
 LIMIT_S = 900
 
 
-@pytest.mark.long
+@pytest.mark.long(5)
 @pytest.mark.interop
 @pytest.mark.timeout(LIMIT_S + 60)
 @pytest.mark.usefixtures("streams")

@@ -114,7 +114,7 @@ def test_an_object_written_anew_with_the_same_size_is_looked_at_again(tmp_path: 
     assert fingerprint(entry["file"])[0] == (tmp_path / "btm1.tlog").stat().st_size
 
 
-@pytest.mark.long
+@pytest.mark.long(1)
 @pytest.mark.usefixtures("bucket", "streams")
 def test_spark_follows_a_log_in_a_bucket(spark: SparkSession, tmp_path: Path) -> None:
     """Two queries with one checkpoint, and a third that finds nothing new."""

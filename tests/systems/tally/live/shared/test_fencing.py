@@ -95,7 +95,7 @@ def _run(path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> str:
     return stop.change
 
 
-@pytest.mark.long
+@pytest.mark.long(4)
 def test_a_leader_that_stops_before_any_change_and_wakes_does_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
