@@ -96,19 +96,17 @@ class ExchangedTables:
     def _judge(self) -> None:
         """Write what only all logs together show, and the findings."""
         transactions, of_logs = self.place.read("transactions"), self._findings()
+        coordinators = self.plan.coordinators()
         some = transactions.limit(JUDGED_AT_ONCE + 1).toArrow()
         if some.num_rows <= JUDGED_AT_ONCE:
             known = of_logs.select("system", "log", "code", "severity").toArrow()
-            coordinators = self.plan.coordinators()
             rows, over = judged(
                 some.to_pylist(), known.to_pylist(), (), coordinators, self.resources
             )
             self.place.exchange(self._frame(rows, "global_transactions"), "global_transactions")
             found = of_logs.unionByName(self._frame(over, "findings"))
         else:
-            reconciled = stages.reconciled(
-                transactions, self.resources, of_logs, self.plan.coordinators()
-            )
+            reconciled = stages.reconciled(transactions, self.resources, of_logs, coordinators)
             self.place.exchange(reconciled.rows, "global_transactions")
             alarms = self.place.read("global_transactions")
             found = stages.findings(of_logs, alarms, reconciled.copies)
