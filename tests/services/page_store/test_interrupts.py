@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -11,7 +12,8 @@ import pytest
 
 from tallystick.services.page_store import PageStore
 from tallystick.services.page_store.transactions import Session
-from tests.interrupts import Tally
+from tallystick.testing import MemoryFileSystem
+from tests.interrupts import Tally, bytecodes_of, handlers, interrupted
 from tests.sweeps import Sweep
 
 SAMPLE = 50
@@ -156,3 +158,23 @@ def test_an_interrupted_checkpoint_goes_on_with_the_next(
     tally.enumerate(rows.store.checkpoint, rows.commit_and_check, sweep, sample=SAMPLE, pairs=PAIRS)
     rows.reopen()
     record_property("figure", str(tally))
+
+
+def test_what_an_interrupted_return_to_a_savepoint_left_is_undone_by_another() -> None:
+    with PageStore("/store", fs=MemoryFileSystem()) as store, handlers(), store.begin() as tx:
+        store.create_table("t")
+        table, point = tx.table("t"), tx.savepoint()
+
+        def back() -> None:
+            tx.rollback_to(point)
+
+        def change() -> None:
+            table.update({1: b"undone", 2: b"undone", 3: b"undone"})
+            del table[2]
+
+        change()
+        for place in range(bytecodes_of(back)):
+            change()
+            interrupted(back, place, int(signal.SIGALRM))
+            back()
+            assert dict(table) == {}, f"undone but for what came before bytecode {place}"

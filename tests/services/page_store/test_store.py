@@ -204,6 +204,10 @@ def test_wrong_use_is_reported(store: PageStore) -> None:
             tx.table("t")[1 << 63] = b""
         with pytest.raises(RecordTooLargeError):
             tx.table("t")[1] = bytes(ROW_MAX + 1)
+        number = store.table_id("t") + 1
+        for call in (lambda: tx.get(number, 1), lambda: [*tx.scan(number, 1, None)]):
+            with pytest.raises(KeyError, match="no table has"):  # and not that it is damaged
+                call()
     with pytest.raises(TransactionUsageError, match="is over"):
         tx.table("t")[1] = b""
     store.close()

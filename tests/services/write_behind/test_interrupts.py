@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -9,9 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.errors import LogFullError
 from tallystick.roles import PersistEntry
-from tallystick.services.write_behind import WriteBehind, WriteBehindSettings
-from tests.interrupts import Tally
+from tallystick.services.write_behind import (
+    WriteBehind,
+    WriteBehindSettings,
+    WriteBehindTransaction,
+)
+from tallystick.testing import Fault, FaultyFileSystem, MemoryFileSystem
+from tests.interrupts import Tally, bytecodes_of, handlers, interrupted
+from tests.services.write_behind.kit import Recorder, quick
 from tests.sweeps import Sweep
 
 
@@ -98,3 +107,39 @@ def test_an_interrupted_commit_is_lost_or_applied_and_the_service_goes_on(
     tally.enumerate(lambda: call(rows), rows.check, sweep, sample=50, pairs=15)
     rows.behind.close()
     record_property("figure", str(tally))
+
+
+def test_what_an_interrupted_commit_has_put_into_the_log_is_not_committed_again() -> None:
+    target, settings = Recorder(), quick(wait_durable=False)
+    fs = MemoryFileSystem()
+    with WriteBehind("/spool", {"rows": target}, settings=settings, fs=fs) as behind, handlers():
+        made: list[WriteBehindTransaction] = []
+
+        def begun() -> WriteBehindTransaction:
+            tx = behind.begin(str(len(made)))
+            tx.send("rows", b"body")
+            made.append(tx)
+            return tx
+
+        for place in range(0, bytecodes_of(begun().commit), 29):
+            tx = begun()
+            interrupted(tx.commit, place, int(signal.SIGALRM))
+            with tx:
+                pass  # it commits what is not committed yet
+        assert behind.drain(60)
+    assert [one.reference for one in target.applied] == [tx.reference for tx in made]
+    assert [one.number for one in target.applied] == [tx.number for tx in made]
+
+
+def test_a_commit_that_the_log_refuses_can_be_made_again() -> None:
+    fs, target = FaultyFileSystem(MemoryFileSystem()), Recorder()
+    with WriteBehind("/spool", {"rows": target}, fs=fs) as behind:
+        with behind.begin() as tx:
+            tx.send("rows", b"body")
+            fs.fault = Fault(1, {"pwrite", "pwritev"}, errno.ENOSPC, lasting=True)
+            with pytest.raises(LogFullError):
+                tx.commit()
+            assert tx.number is None
+            fs.fault = None
+        assert behind.drain(60)
+    assert [one.number for one in target.applied] == [tx.number]

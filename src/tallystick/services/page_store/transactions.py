@@ -15,7 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import NamedTuple, NoReturn, Self
 
 from tallystick.arguments import bytes_of, integer, text
-from tallystick.errors import LogWriteError, RecordTooLargeError, TransactionUsageError
+from tallystick.errors import (
+    CorruptLogError,
+    LogWriteError,
+    RecordTooLargeError,
+    TransactionUsageError,
+)
 from tallystick.roles import InDoubt, Row, Rows
 from tallystick.roles.branches import refuse_in_branch
 from tallystick.services.page_store.checkpoint import Checkpoints, Latches
@@ -88,12 +93,13 @@ class Session(Uncopied):
         self._require_open()
         savepoint = integer(savepoint, "savepoint", 0, sys.maxsize)
         history = self._history or []
-        while len(history) > savepoint:
-            row, existed, old = history.pop()
-            if existed:
-                self.changes[row] = old
-            else:
-                del self.changes[row]
+        with uninterrupted:
+            while len(history) > savepoint:
+                row, existed, old = history.pop()
+                if existed:
+                    self.changes[row] = old
+                else:
+                    del self.changes[row]
 
     def prepare(self, name: str) -> None:
         """Make the transaction durable, to be committed or rolled back later.
@@ -428,7 +434,11 @@ class Transactions(Uncopied):
         with self._latches.latch:
             if self.replaced or not self._health.usable:
                 self._require_readable()
-            row = self._tree(table).get(key)
+            try:
+                row = self._tree(table).get(key)
+            except CorruptLogError:
+                self.learn(table)  # no table has this number: the mistake of a caller
+                raise
             if len(cache.nodes) > cache.capacity:
                 self.trim()
             return row
@@ -442,7 +452,11 @@ class Transactions(Uncopied):
         """
         with self._latches.latch:
             self._require_readable()
-            rows = self.tables.tree(table).batch(start, count, size)
+            try:
+                rows = self._tree(table).batch(start, count, size)
+            except CorruptLogError:
+                self.learn(table)
+                raise
             self.trim()
             return rows
 

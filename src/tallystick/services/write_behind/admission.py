@@ -15,6 +15,7 @@ from tallystick.roles import Operation, OperationCode, PersistEntry, PersistLog,
 from tallystick.services.write_behind.backlog import Backlog, Pending, size_of
 from tallystick.services.write_behind.metrics import WriteBehindMetrics
 from tallystick.services.write_behind.sequencer import Sequencer
+from tallystick.services.write_behind.transaction import Numbered
 from tallystick.storage.scheduling import time
 from tallystick.storage.signals import uninterrupted
 
@@ -84,21 +85,35 @@ class Admission:
         reference = text(reference, "reference")
         return names, operations, reference, size_of(reference, operations)
 
-    def submit(self, request: Request, timeout: float) -> tuple[int, Ticket]:
+    def submit(
+        self, request: Request, timeout: float, one: Numbered | None = None
+    ) -> tuple[int, Ticket]:
         """Log a new transaction; return its number and ticket.
+
+        Args:
+            request: What it is.
+            timeout: Seconds to wait for space in the backlog.
+            one: Is told the number, before an interrupt can come out.
 
         Raises `BusyError` if the backlog is full for ``timeout`` seconds; nothing is written then.
         """
         deadline = time.monotonic() + timeout
-        while (admitted := self.submit_now(request)) is None:
+        while (admitted := self.submit_now(request, one)) is None:
             self._wait_for_space(request[-1], deadline)
         return admitted
 
-    def submit_now(self, request: Request) -> tuple[int, Ticket] | None:
+    def submit_now(
+        self, request: Request, one: Numbered | None = None
+    ) -> tuple[int, Ticket] | None:
         """Log a new transaction as `submit` does; return None if there is no space for it now."""
         backlog = self._backlog
         with uninterrupted, backlog.entrance:
-            return self._admit(*request) if backlog.has_space(request[-1]) else None
+            if not backlog.has_space(request[-1]):
+                return None
+            admitted = self._admit(*request)
+            if one is not None:
+                one.number = admitted[0]
+            return admitted
 
     def _wait_for_space(self, size: int, deadline: float) -> None:
         try:

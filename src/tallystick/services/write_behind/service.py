@@ -46,7 +46,7 @@ from tallystick.services.write_behind.targets.contact import Contacts
 from tallystick.services.write_behind.targets.persisted_marks import PersistedMarks
 from tallystick.services.write_behind.targets.target import TargetAheadError
 from tallystick.services.write_behind.targets.workers import Workers
-from tallystick.services.write_behind.transaction import WriteBehindTransaction
+from tallystick.services.write_behind.transaction import Numbered, WriteBehindTransaction
 from tallystick.services.write_behind.unfinished import incomplete, unfinished, unknown_targets
 from tallystick.storage.files import FileSystem, absolute, file_system
 from tallystick.storage.fork import forked_error, register_in_child
@@ -217,7 +217,7 @@ class WriteBehind(Closing):
         Args:
             reference: A name by which the application finds it; see `pending`.
         """
-        return WriteBehindTransaction(self.commit, reference, self._serializer)
+        return WriteBehindTransaction(self._commit, reference, self._serializer)
 
     def commit(
         self,
@@ -244,10 +244,19 @@ class WriteBehind(Closing):
             LogPoisonedError: The log failed. The transaction may be there after the next opening.
             TransactionUsageError: A target is unknown, or there is none; nothing is written.
         """
+        return self._commit(None, operations, reference, targets)
+
+    def _commit(
+        self,
+        one: Numbered | None,
+        operations: Sequence[Operation],
+        reference: str,
+        targets: Sequence[str] | None = None,
+    ) -> int:
         self._require_open()
         settings, admission = self.settings, self._admission
         request = admission.request(operations, reference, targets)
-        number, ticket = admission.submit(request, settings.busy_timeout)
+        number, ticket = admission.submit(request, settings.busy_timeout, one)
         if settings.wait_durable:
             ticket.wait()
         return number

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
-from tallystick.errors import TransactionUsageError
+from tallystick.errors import LogWriteError, TransactionUsageError
 from tallystick.roles import Operation, OperationCode
 from tallystick.services.write_behind.targets.rows import Row, encode_row
 from tallystick.storage.fork import Uncopied
 
 _INSERT, _UPDATE, _DELETE = OperationCode.INSERT, OperationCode.UPDATE, OperationCode.DELETE
 
-Commit = Callable[[Sequence[Operation], str], int]
-"""Commits operations under a reference; returns the transaction's number."""
+
+class Numbered(Protocol):
+    """A transaction that is told its number once it is in the log."""
+
+    number: int | None
+
+
+Commit = Callable[[Numbered, Sequence[Operation], str], int]
+"""Commits the operations of a transaction under a reference; returns its number."""
 
 
 class WriteBehindTransaction(Uncopied):
     """Collect operations, and commit them together.
 
-    ``number`` is set by `commit`. A ``with`` block that raises commits nothing. Keys and values are
-    rows (mappings of columns), or bytes that the targets understand. An operation is for every
-    target of the transaction unless ``target`` names one.
+    ``number`` is set once they are in the log, also if `commit` is interrupted after that. A
+    ``with`` block that raises commits nothing. Keys and values are rows (mappings of columns), or
+    bytes that the targets understand. An operation is for every target of the transaction unless
+    ``target`` names one.
     """
 
     def __init__(
@@ -110,8 +118,11 @@ class WriteBehindTransaction(Uncopied):
         """
         if self.number is not None:
             raise TransactionUsageError("the transaction is committed already")
-        self.number = self._commit(self.operations, self.reference)
-        return self.number
+        try:
+            return self._commit(self, self.operations, self.reference)
+        except LogWriteError:  # it is not in the log
+            self.number = None
+            raise
 
     def __enter__(self) -> Self:
         return self
