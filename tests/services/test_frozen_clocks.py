@@ -100,3 +100,21 @@ def test_processes_that_share_a_log_need_no_clock_that_is_right(clock: Set, tmp_
             clock(-1e9)
             member.append(b"new leader")
             assert len(list(member.replay())) == 3
+
+
+def test_what_is_in_doubt_keeps_its_number_and_ids_though_the_clock_was_set_back(
+    clock: Set, tmp_path: Path
+) -> None:
+    clock(1e9)
+    with Journal(tmp_path / "log", system="jboss") as log:
+        left = log.transaction()
+        left.append(b"in doubt")
+        left.prepare()
+    with Journal(tmp_path / "log", system="jboss") as log:
+        log.append(b"later")
+        with log.transaction() as tx:
+            tx.append(b"the next")
+        log.commit_prepared(left.number)
+        live = list(log.live_records())
+    assert sorted(one.body for one in live) == [b"in doubt", b"later", b"the next"]
+    assert len({one.record_id for one in live}) == 3

@@ -272,3 +272,18 @@ def test_a_log_that_is_given_with_wrong_arguments_is_closed(tmp_path: Path, what
     with pytest.raises((TypeError, ValueError, TransactionUsageError)):
         _WRONG[what](tmp_path / "service", open_log(tmp_path / "log"))
     open_log(tmp_path / "log").close()
+
+
+@pytest.mark.parametrize("call", [
+    lambda _: Journal("log"), lambda _: PageStore("store"), lambda _: WriteBehind("spool", {}),
+    lambda _: TransactionManager("coordinator", {}), lambda log: log.backup("copy"),
+])  # fmt: skip
+def test_a_relative_path_in_a_folder_that_was_removed_is_refused_in_a_sentence(
+    call: Callable[[Journal], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    with Journal(tmp_path / "log") as log:
+        monkeypatch.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        with pytest.raises(LogUnreadableError, match="working directory was removed"):
+            call(log)

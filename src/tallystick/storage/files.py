@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from tallystick.arguments import a_path
+from tallystick.errors import LogUnreadableError
 from tallystick.storage.source import ByteSource, unreadable
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -224,6 +225,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
         TypeError: it is no path.
         ValueError: it is empty, as a setting is that nobody has set; or a URL, which would become
             a folder of such a name.
+        LogUnreadableError: it is relative, and the working directory was removed.
     """
     place = a_path(path)
     if not place:
@@ -232,7 +234,14 @@ def absolute(path: str | os.PathLike[str]) -> str:
         raise ValueError(
             f"{place} is a URL; what is written is in a folder of this machine: name its path"
         )
-    return str(Path(place).absolute())
+    try:
+        return str(Path(place).absolute())
+    except FileNotFoundError as error:
+        raise LogUnreadableError(
+            "the working directory was removed: nothing is beside it",
+            file=place,
+            advice="Name an absolute path",
+        ) from error
 
 
 def file_system(value: object, name: str = "fs") -> FileSystem:

@@ -112,8 +112,12 @@ class RecordJournalEngine(Uncopied):
         self.deletes_last = role.deletes_last
         ids, prepared = self._learned = self.live_ids(), self.prepared()
         self._begun = {one.transaction for one in prepared}
-        # An id must not be used twice, nor after a restart: it is above the clock and live ids.
-        self._last_id = max([time.time_ns() // 1000, *ids])
+        # An id must not be used twice, nor after a restart: it is above the clock, which may have
+        # been set back, live ids and those in doubt.
+        in_doubt = chain.from_iterable(
+            (one.transaction, *(record.record_id for record in one.records)) for one in prepared
+        )
+        self._last_id = max([time.time_ns() // 1000, *ids, *in_doubt])
         self._last_transaction = self._last_id
         self._counters = GroupCounters()
 
