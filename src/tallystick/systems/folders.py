@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
@@ -21,7 +21,7 @@ from tallystick.printable import shell_quoted
 from tallystick.roles import Role
 from tallystick.storage.files import FileSystem, read_source
 from tallystick.storage.shared.members import PREFIX as SHARED
-from tallystick.storage.source import ByteSource
+from tallystick.storage.source import PACKINGS, ByteSource
 from tallystick.systems.known import NATIVE, system, systems
 from tallystick.systems.protocol import HEAD_SIZE, Entry, Folder, LogSource, System
 
@@ -116,6 +116,26 @@ def logs_in(path: str, fs: FileSystem, known: Sequence[System]) -> list[LogSourc
         claimed = {file for log in logs for file in log.files}
         rest = [entry for entry in rest if entry.path not in claimed]
     return found
+
+
+def is_vacant(path: str, fs: FileSystem, beside: Collection[str] = ("*.lock",)) -> bool:
+    """Return whether a folder holds no file with which a log can be opened.
+
+    A volume has names of its own (``lost+found``, ``.snapshot``), and what was packed, or locked
+    only, is no log either: whoever opened one there would begin it anew.
+
+    Args:
+        path: the folder, which need not exist.
+        fs: the file system.
+        beside: patterns of the names of files that are none of a log.
+    """
+    return not any(
+        "." in name[1:]
+        and not name.startswith(SHARED)
+        and not name.endswith(PACKINGS)
+        and not any(fnmatchcase(name, one) for one in beside)
+        for name in fs.list(path)
+    )
 
 
 def require_own(path: str, fs: FileSystem, own: str, files: str | None = None) -> None:

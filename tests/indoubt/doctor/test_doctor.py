@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -18,9 +20,18 @@ import pymysql
 import pytest
 from click.testing import CliRunner
 
+from tallystick.cli.watch import backlog
 from tallystick.cli.watch.doctor import command
-from tallystick.errors import CorruptLogError, TallystickError
-from tallystick.indoubt.doctor import Check, Level, branches, examine, volumes
+from tallystick.errors import CorruptLogError, TallystickError, UnsupportedFormatError
+from tallystick.indoubt.doctor import (
+    Check,
+    Level,
+    branches,
+    directory,
+    examine,
+    service,
+    volumes,
+)
 from tallystick.indoubt.doctor.databases import _clock, _tls
 from tallystick.reconcile.gid import format_gid
 from tallystick.records import Xid
@@ -347,6 +358,80 @@ def test_an_archive_that_refuses_a_file_is_a_problem_of_its_service(tmp_path: Pa
         (problem,) = _problems(tmp_path)
     assert (problem.what, "another file has the name" in problem.found) == ("disposal", True)
     assert CliRunner().invoke(command, [str(tmp_path)]).exit_code == 1
+
+
+@pytest.mark.parametrize("content", [None, b"", b"junk" * 4096], ids=["gone", "empty", "junk"])
+def test_a_service_whose_log_does_not_open_is_a_problem(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    WriteBehind(tmp_path, {"shop": lambda _: None}).close()
+    assert not _problems(tmp_path)
+    for file in (tmp_path / "log").glob("0*.tally" if content is None else "*.tally"):
+        file.unlink()
+        if content is not None:
+            file.write_bytes(content)
+    with pytest.raises(TallystickError):
+        WriteBehind(tmp_path, {"shop": lambda _: None}).close()
+    with untouched(tmp_path):
+        assert [one.what for one in _problems(tmp_path)] == ["log"]
+        assert CliRunner().invoke(backlog.command, [str(tmp_path)]).exit_code == 1
+
+
+@pytest.mark.parametrize("other", ["journal", "service"])
+def test_decisions_that_are_the_log_of_another_service_are_a_problem(
+    other: str, tmp_path: Path
+) -> None:
+    TransactionManager(tmp_path / "tm", {}).close()
+    log = tmp_path / "tm" / "decisions"
+    shutil.rmtree(log)
+    if other == "journal":
+        Journal(log).close()
+    else:
+        WriteBehind(tmp_path / "spool", {"shop": lambda _: None}).close()
+        shutil.move(tmp_path / "spool" / "log", log)
+    with pytest.raises(UnsupportedFormatError):
+        TransactionManager(tmp_path / "tm", {})
+    (problem,) = _problems(tmp_path / "tm")
+    assert (problem.what, "holds another log" in problem.found) == ("decision log", True)
+
+
+def test_what_may_not_be_read_keeps_nothing_else_from_being_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TransactionManager(tmp_path / "tm", {}).close()
+    WriteBehind(tmp_path / "spool", {"shop": lambda _: None}).close()
+
+    def refuse(path: object, *_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(directory, "is_vacant", refuse)
+    found = {one.what: one for one in _problems(tmp_path / "tm")}
+    monkeypatch.setattr(service, "recorded_system", refuse)
+    found |= {one.what: one for one in _problems(tmp_path / "spool")}
+    assert found.keys() == {"node", "decision log", "identity"}
+    for one in found.values():
+        assert one.type_next.startswith("ls -l")
+        assert "Permission denied" in one.found
+    monkeypatch.setattr(service, "holds_no_log", refuse)
+    assert [one.what for one in _problems(tmp_path / "spool")] == ["log"]
+
+
+def test_a_path_with_blanks_is_one_word_of_each_line_that_is_to_be_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "it is a folder"
+    mounts(tmp_path, monkeypatch, {"/": "tmpfs"})
+    monkeypatch.setattr(directory, "_FREE_WARNING", 1 << 62)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    TransactionManager(folder, {"my lite": f"sqlite:///{tmp_path}/l"}).close()
+    stores = {"j": f"journal:{folder}/no journal", "l": f"sqlite:///{folder}/node"}
+    lines = [one.type_next for one in examine(str(folder), stores) if one.type_next]
+    shutil.rmtree(folder / "decisions")
+    lines += [one.type_next for one in examine(str(folder), {}) if one.what == "decision log"]
+    assert len(lines) >= 6
+    for line in lines:
+        assert any(word.startswith(str(folder)) for word in shlex.split(line, comments=True)), line
 
 
 def _problems(folder: Path) -> list[Check]:

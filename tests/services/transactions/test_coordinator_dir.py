@@ -43,30 +43,44 @@ def emptied(folder: Path) -> None:
     folder.mkdir()
 
 
-@pytest.mark.parametrize("lose", [shutil.rmtree, emptied])
+def fresh(folder: Path) -> None:
+    """Leave what an empty volume has of its own, and that of a file server."""
+    emptied(folder)
+    (folder / "lost+found").mkdir()
+    (folder / ".snapshot").mkdir()
+
+
+def packed(folder: Path) -> None:
+    """Leave the files as somebody packs them who needs room."""
+    for file in folder.glob("*.tally"):
+        file.rename(f"{file}.gz")
+
+
+LOSSES = [shutil.rmtree, emptied, fresh, packed]
+
+
+@pytest.mark.parametrize("lose", LOSSES)
 def test_a_coordinator_without_its_decisions_does_not_start_with_none(
     tmp_path: Path, lose: Callable[[Path], None], shared: bool
 ) -> None:
     """It would roll back branches that it had decided to commit."""
     decided(tmp_path, shared=shared)
     lose(tmp_path / "decisions")
+    left = list(tmp_path.rglob("*"))
     with pytest.raises(CorruptLogError, match="decisions of this coordinator are missing"):
         opened(tmp_path, "shop", shared=shared)
-    assert not list((tmp_path / "decisions").glob("*"))
+    assert [*tmp_path.rglob("*")] == left
 
 
-@pytest.mark.parametrize(
-    ("lose", "found"),
-    [(shutil.rmtree, "the decisions are missing"), (emptied, "there is no log")],
-)
+@pytest.mark.parametrize("lose", LOSSES)
 def test_doctor_tells_that_the_decisions_are_gone(
-    tmp_path: Path, lose: Callable[[Path], None], found: str
+    tmp_path: Path, lose: Callable[[Path], None]
 ) -> None:
     decided(tmp_path, shared=False)
     lose(tmp_path / "decisions")
     (one,) = [one for one in examine(str(tmp_path), {}) if one.what == "decision log"]
     assert one.level.value == "problem"
-    assert found in one.found
+    assert "the decisions are missing" in one.found
 
 
 @pytest.mark.parametrize("node", ["", "\xe9", "n" * 200, "a\nb"])

@@ -18,7 +18,7 @@ from tallystick.reading.settled import settled_judgement
 from tallystick.reading.survey import NO_LOG, survey
 from tallystick.records import Answer, Clock, Judgement, Severity, State, Transaction
 from tallystick.roles import Role
-from tallystick.services.write_behind.service_dir import IDENTITY_FILE, lacks_log
+from tallystick.services.write_behind.service_dir import IDENTITY_FILE, holds_no_log
 from tallystick.storage.local import LOCAL
 from tallystick.systems.protocol import LogReading, LogSource
 from tallystick.systems.registry import system
@@ -43,7 +43,7 @@ def command(
     """
     found = survey(paths, options=read_options(**options)).refuse_unknown_settings()
     found.logs = [one for one in found.logs if _may_owe(one, found.options.encryption_key)]
-    lost = [path for path in paths if lacks_log(path, LOCAL)]
+    lost = [path for path in paths if holds_no_log(path, LOCAL)]
     if not found.logs and not lost:
         if all((Path(path) / IDENTITY_FILE).is_file() for path in paths):
             found.problems.clear()  # a disposer took every file: nothing is owed
@@ -64,7 +64,7 @@ def command(
     else:
         _print(backlogs)
         for path in lost:
-            text = ": the log of this service is missing: what it owed is lost."
+            text = ": its log is missing, or no file there is one: what it owed may be lost."
             Printer().line("CANNOT TELL  ", Unbroken(path), text)
         print_problems(Printer(), found.problems, [])
     calm = all(

@@ -48,7 +48,7 @@ def of_postgres(name: str, ask: _Ask) -> Iterator[Check]:
         if row is None:
             return
         gid, owner, age, later, locks, tables = row
-        held = f"{locks} locks" + (f" (of {printable(tables)})" if tables else "")
+        held = counted(locks, "lock") + (f" (of {printable(tables)})" if tables else "")
         text = (
             f"{_whose(gid)} {printable(gid)!r} of {owner} is prepared for {float(age):,.0f} s and"
             f" holds {held}; VACUUM keeps what {counted(later, 'transaction')} since "

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
+
+from tallystick.printable import shell_quoted
+from tallystick.refusals import file_of, reason_of
 
 
 class Level(StrEnum):
@@ -38,6 +42,22 @@ class Check:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return asdict(self)
+
+
+def looked_at(subject: str, what: str, path: str, checks: Iterable[Check]) -> Iterator[Check]:
+    """Yield checks, and a problem where this user may not look; what comes after goes on.
+
+    Args:
+        subject: as of `Check`.
+        what: as of `Check`.
+        path: what is looked at.
+        checks: what is found there.
+    """
+    try:
+        yield from checks
+    except OSError as error:
+        line = f"ls -ld {shell_quoted(file_of(error, path))}  # the user of the service may read it"
+        yield Check(subject, what, Level.PROBLEM, f"cannot be read: {reason_of(error)}", line)
 
 
 def judged(

@@ -16,7 +16,7 @@ from typing import Any
 from tallystick.errors import LogUnreadableError, TransactionUsageError
 from tallystick.indoubt.doctor import branches
 from tallystick.indoubt.doctor.checks import Check, Level, judged
-from tallystick.printable import counted
+from tallystick.printable import counted, shell_quoted
 from tallystick.reading import explain
 from tallystick.records import Answer
 from tallystick.services.transactions.resource import ResourceUnreachable
@@ -307,11 +307,11 @@ def _clock(name: str, theirs: Any) -> Check:
 
 def _store(name: str, path: str) -> Check:
     """Return what is found in the log of an embedded store."""
-    line = f"tallystick verify {path}"
+    line = f"tallystick verify {shell_quoted(path)}"
     try:
         found = explain(path)
     except LogUnreadableError as error:
-        return Check(name, "store", Level.PROBLEM, error.message, f"ls -l {path}")
+        return Check(name, "store", Level.PROBLEM, error.message, f"ls -l {shell_quoted(path)}")
     answers = [one.judgement for one in found.logs]
     unsafe = [f"{one.words}: {one.text}" for one in answers if one.answer is not Answer.SAFE]
     bad = [*unsafe, *(one.message for one in found.problems)]
@@ -336,7 +336,11 @@ def _sqlite(name: str, url: str, known: str | None) -> Iterator[Check]:
             connection.close()
     except sqlite3.Error as error:
         yield Check(
-            name, "connection", Level.PROBLEM, f"{path}: {error}", f"sqlite3 {path} .schema"
+            name,
+            "connection",
+            Level.PROBLEM,
+            f"{path}: {error}",
+            f"sqlite3 {shell_quoted(str(path))} .schema",
         )
         return
     yield Check(name, "connection", Level.OK, f"SQLite {sqlite3.sqlite_version}, {path}")
@@ -344,7 +348,7 @@ def _sqlite(name: str, url: str, known: str | None) -> Iterator[Check]:
     yield judged(
         name, "durability", f"journal_mode is {mode}",
         f"journal_mode is {mode}: a crash can destroy the file" if unsafe else None,
-        f"sqlite3 {path} 'PRAGMA journal_mode=WAL'", Level.PROBLEM,
+        f"sqlite3 {shell_quoted(str(path))} 'PRAGMA journal_mode=WAL'", Level.PROBLEM,
     )  # fmt: skip
     if known or found:
         yield _identity(name, found or "SQLite file without an identity", known)

@@ -7,15 +7,17 @@ import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from tallystick.errors import TallystickError
-from tallystick.indoubt.doctor.checks import Check, Level, judged
+from tallystick.errors import TallystickError, UnsupportedFormatError
+from tallystick.indoubt.doctor.checks import Check, Level, judged, looked_at
 from tallystick.indoubt.doctor.volumes import check_volume
 from tallystick.printable import counted, printable, shell_quoted
 from tallystick.reading.settled import settled_judgement
 from tallystick.reading.survey import survey
-from tallystick.records import Answer, State
+from tallystick.records import Answer, State, Transaction
+from tallystick.refusals import reason_of
 from tallystick.roles import Role
 from tallystick.roles.coordinator_files import (
     DECIDES,
@@ -32,7 +34,7 @@ from tallystick.services.transactions.coordinator_dir import (
 )
 from tallystick.services.transactions.xids import check_node, node_of
 from tallystick.storage.local import LOCAL
-from tallystick.systems.folders import logs_in
+from tallystick.systems.folders import is_vacant, logs_in, require_role
 from tallystick.systems.protocol import LogSource
 from tallystick.systems.registry import system, systems
 
@@ -41,6 +43,7 @@ _FREE_PROBLEM = 64 << 20
 _FREE_WARNING = 1 << 30
 _FILES_PROBLEM = 64
 """Files that the file system can still make."""
+_DECIDED = (State.COMMITTING, State.HEURISTIC)
 _LOCKS = Path("/proc/locks")
 
 
@@ -56,13 +59,18 @@ def check_directory(path: str, resources: Collection[str]) -> Iterator[Check]:
     if not node.is_file():
         yield _without_node(folder)
         return
-    name = printable(node.read_text("ascii", "replace").strip()) or str(folder)
+    name = ""
+    with suppress(OSError):  # it is told of with the other small files
+        name = printable(node.read_text("ascii", "replace").strip())
+    name = name or str(folder)
     yield _owner(folder, name)
     yield from _small_files(folder, name)
     yield _access(folder, name)
     yield _disk(folder, name)
     yield check_volume(folder, name)
-    yield from _decisions(folder, name, resources)
+    log = folder / LOG_FOLDER
+    decisions = _decisions(folder, name, resources)
+    yield from looked_at(name, "decision log", str(log), decisions)
     known = _texts(RESOURCES, path)
     for missing in sorted({*known_identities(path), *known} - set(resources)):
         left = ": renamed or left out?"
@@ -71,7 +79,7 @@ def check_directory(path: str, resources: Collection[str]) -> Iterator[Check]:
         yield Check(
             name, "resources", Level.WARNING,
             f"{missing!r} was a resource and was not given here{left}",
-            f"tallystick doctor {folder} --resource {missing}=URL",
+            f"tallystick doctor {shell_quoted(path)} --resource {shell_quoted(missing)}=URL",
         )  # fmt: skip
 
 
@@ -97,6 +105,40 @@ def logs_of(folder: Path, role: Role) -> list[LogSource]:
         return [one for one in found if system(one.system).role_in(str(folder), LOCAL) is role]
     except (TallystickError, OSError):
         return []
+
+
+def check_log(subject: str, what: str, log: Path, role: Role, decided: list[Transaction]) -> Check:
+    """Return whether the service of a log can open it, and whether all of it is there.
+
+    Args:
+        subject: the service.
+        what: the log, in its words.
+        log: the folder of the log.
+        role: what the service uses it for.
+        decided: gets the decisions that are not closed, and those that were gone against.
+    """
+    line = f"tallystick explain {shell_quoted(str(log))}"
+    try:
+        require_role(str(log), LOCAL, role)
+        found = survey(str(log))
+    except UnsupportedFormatError as error:
+        return Check(subject, what, Level.PROBLEM, f"{error.message}: {error.found}", line)
+    except TallystickError as error:
+        line = f"ls -la {shell_quoted(str(log))}  # {error.advice or error.message}"
+        return Check(subject, what, Level.PROBLEM, error.message, line)
+    judgement = None
+    for reading in found.readings():
+        with found.guard(reading.source):
+            judgement = settled_judgement(reading, found.known, found.options)
+            decided += (one for one in reading.transactions() if one.state in _DECIDED)
+    good, bad = "", None
+    if found.problems or judgement is None:
+        bad = found.problems[0].message if found.problems else "there is no log in the folder"
+    elif judgement.answer is not Answer.SAFE:
+        bad = f"{judgement.words}: {judgement.text}"
+    else:
+        good = judgement.words.lower()
+    return judged(subject, what, good, bad, line, Level.PROBLEM)
 
 
 def _write_node(file: Path) -> str:
@@ -137,11 +179,12 @@ def _small_files(folder: Path, name: str) -> Iterator[Check]:
                 opened(path)
             continue
         except OSError as error:
-            said, line = str(error), f"ls -l {at}  # the user of the coordinator has to read it"
+            said = reason_of(error)
+            line = f"ls -l {at}  # the user of the coordinator has to read it"
         except TallystickError as error:
             said, line = error.message, f"mv {at} {aside}  # {error.advice}"
-        if file == NODE_FILE:
-            line = _write_node(path)
+            if file == NODE_FILE:
+                line = _write_node(path)
         yield Check(name, file, Level.PROBLEM, f"the coordinator cannot be opened: {said}", line)
 
 
@@ -189,57 +232,50 @@ def _access(folder: Path, name: str) -> Check:
     here = [folder, folder / LOG_FOLDER, *(folder / LOG_FOLDER).glob("*")]
     refused = [one for one in here if one.exists() and not os.access(one, os.R_OK | os.W_OK)]
     bad = f"this user may not write {refused[0]}" if refused else None
-    line = f"chown -R USER {folder}  # the user that the coordinator runs as"
+    at = shell_quoted(str(folder))
+    line = f"chown -R USER {at}  # the user that the coordinator runs as"
     if os.statvfs(folder).f_flag & os.ST_RDONLY:
         bad = "the file system is mounted read-only: no decision can be recorded"
-        line = f'mount -o remount,rw "$(stat -c %m {folder})"  # dmesg says why it is'
+        line = f'mount -o remount,rw "$(stat -c %m {at})"  # dmesg says why it is'
     return judged(name, "rights", "files can be written", bad, line, Level.PROBLEM)
 
 
 def _disk(folder: Path, name: str) -> Check:
     free, files = shutil.disk_usage(folder).free, os.statvfs(folder)
-    text, line = f"{free / (1 << 20):,.0f} MiB free", f"df -h {folder}"
+    at = shell_quoted(str(folder))
+    text, line = f"{free / (1 << 20):,.0f} MiB free", f"df -h {at}"
     level = Level.PROBLEM if free < _FREE_PROBLEM else Level.WARNING
     bad = f"{text}: without space no decision can be recorded" if free < _FREE_WARNING else None
     if files.f_files and files.f_favail < _FILES_PROBLEM:
         bad = f"{files.f_favail} more files are possible: a new segment may be refused"
-        level, line = Level.PROBLEM, f"df -i {folder}"
+        level, line = Level.PROBLEM, f"df -i {at}"
     return judged(name, "disk", text, bad, line, level)
 
 
 def _decisions(folder: Path, name: str, resources: Collection[str]) -> Iterator[Check]:
     log = folder / LOG_FOLDER
-    if not log.is_dir():
+    if log.is_file() or is_vacant(str(log), LOCAL):
         yield Check(
             name, "decision log", Level.PROBLEM,
             "the decisions are missing: the coordinator refuses to open, unless the program gives "
             "it a log of another system",
-            f"ls -d {log}  # is its volume mounted?",
+            f"ls -la {shell_quoted(str(log))}  # is its volume mounted?",
         )  # fmt: skip
         return
-    found = survey(str(log))
-    standing, heuristic, unknown = 0, 0, set[str]()
-    judgement = None
-    for reading in found.readings():
-        with found.guard(reading.source):
-            judgement = settled_judgement(reading, found.known, found.options)
-            for one in reading.transactions():
-                standing += one.state is State.COMMITTING
-                heuristic += one.state is State.HEURISTIC
-                if one.state in (State.COMMITTING, State.HEURISTIC):
-                    unknown |= set(one.open_participants or one.participants) - set(resources)
-    good, bad = f"; {counted(standing, 'decision')} not closed", None
-    if found.problems or judgement is None:
-        bad = found.problems[0].message if found.problems else "there is no log in the folder"
-    elif judgement.answer is not Answer.SAFE:
-        bad = f"{judgement.words}: {judgement.text}"
-    else:
-        good = judgement.words.lower() + good
-    yield judged(name, "decision log", good, bad, f"tallystick explain {log}", Level.PROBLEM)
+    decided, unknown = list[Transaction](), set[str]()
+    check = check_log(name, "decision log", log, Role.DECISION_LOG, decided)
+    heuristic = sum(one.state is State.HEURISTIC for one in decided)
+    for one in decided:
+        unknown |= set(one.open_participants or one.participants) - set(resources)
+    if check.level is Level.OK:
+        standing = counted(len(decided) - heuristic, "decision")
+        check = replace(check, found=f"{check.found}; {standing} not closed")
+    yield check
     if heuristic:
         yield Check(
-            name, "heuristic", Level.PROBLEM, f"{counted(heuristic, 'outcome')} against a decision",
-            f"tallystick indoubt list {folder}",
+            name, "heuristic", Level.PROBLEM,
+            f"{counted(heuristic, 'outcome')} against a decision",
+            f"tallystick indoubt list {shell_quoted(str(folder))}",
         )  # fmt: skip
     for resource in sorted(unknown):
         yield Check(

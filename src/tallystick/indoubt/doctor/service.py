@@ -11,14 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tallystick.errors import TallystickError
-from tallystick.indoubt.doctor.checks import Check, Level, judged
-from tallystick.indoubt.doctor.directory import logs_of
+from tallystick.indoubt.doctor.checks import Check, Level, judged, looked_at
+from tallystick.indoubt.doctor.directory import check_log, logs_of
 from tallystick.printable import printable, shell_quoted
+from tallystick.refusals import reason_of
 from tallystick.roles import Role
 from tallystick.services.write_behind.service_dir import (
     IDENTITY_FILE,
     LOG_FOLDER,
     REFUSED_FILE,
+    gave_all_away,
+    holds_no_log,
     recorded_system,
 )
 from tallystick.storage.local import LOCAL
@@ -41,19 +44,27 @@ def check_service(path: str) -> Iterator[Check]:
     """
     folder = Path(path)
     log = folder / LOG_FOLDER
-    there = log.is_dir() and any(log.iterdir())
-    yield judged(
-        path, "log", "it is there",
-        None if there else "the log of this service is missing: the service refuses to open",
-        f"ls -d {log}  # is its volume mounted?", Level.PROBLEM,
-    )  # fmt: skip
-    if there:
-        yield _identity(folder)
+    yield from looked_at(path, "log", str(log), _log(path, log))
     yield judged(
         path, "disposal", "nothing is refused", _refused(folder / REFUSED_FILE),
-        f"tallystick backlog {path}  # once the destination takes the file, it goes by itself",
-        Level.PROBLEM,
+        f"tallystick backlog {shell_quoted(path)}  "
+        "# once the destination takes the file, it goes by itself", Level.PROBLEM,
     )  # fmt: skip
+
+
+def _log(path: str, log: Path) -> Iterator[Check]:
+    if holds_no_log(path, LOCAL):
+        yield Check(
+            path, "log", Level.PROBLEM,
+            "its log is missing, or no file there is one: the service refuses to open",
+            f"ls -la {shell_quoted(str(log))}  # is its volume mounted?",
+        )  # fmt: skip
+    else:
+        if gave_all_away(path, LOCAL):
+            yield Check(path, "log", Level.OK, "its disposer has taken all files")
+        else:
+            yield check_log(path, "log", log, Role.PERSIST_LOG, [])
+        yield _identity(Path(path))
 
 
 def _identity(folder: Path) -> Check:
@@ -70,6 +81,9 @@ def _identity(folder: Path) -> Check:
             )
     except TallystickError as error:
         bad = error.message
+    except OSError as error:
+        line = f"ls -l {shell_quoted(str(file))}  # the user of the service has to read it"
+        return Check(str(folder), "identity", Level.PROBLEM, reason_of(error), line)
     line = f"printf '%s\\n' {known or 'ID'} {name or 'SYSTEM'} > {shell_quoted(str(file))}"
     if not known:
         line += (

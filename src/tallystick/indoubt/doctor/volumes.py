@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from tallystick.indoubt.doctor.checks import Check, Level, judged
+from tallystick.printable import shell_quoted
 
 MOUNTS = Path("/proc/self/mountinfo")
 _ESCAPED = re.compile(r"\\([0-7]{3})")
@@ -34,7 +35,14 @@ def check_volume(folder: Path, name: str) -> Check:
     text = f"the file system is {kind}" if kind else "its type is not known here"
     bad = None if kind is None else _reason(kind)
     bad = bad and f"{text}: {bad}"
-    return judged(name, "volume", text, bad, f"df -T {folder}  # {_ELSEWHERE}", Level.WARNING)
+    return judged(
+        name,
+        "volume",
+        text,
+        bad,
+        f"df -T {shell_quoted(str(folder))}  # {_ELSEWHERE}",
+        Level.WARNING,
+    )
 
 
 def file_system(path: Path) -> str | None:

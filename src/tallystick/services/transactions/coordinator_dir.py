@@ -41,7 +41,7 @@ from tallystick.storage.local import LOCAL, LocalFileSystem, open_to_append
 from tallystick.storage.opening import opening_log
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import uninterrupted
-from tallystick.systems.folders import require_no_other
+from tallystick.systems.folders import is_vacant, require_no_other
 from tallystick.systems.registry import (
     open_decision_log,
     open_shared_decision_log,
@@ -483,13 +483,14 @@ def check_coordinator_dir(path: str | os.PathLike[str], fs: FileSystem = LOCAL) 
 def _require_decisions(fs: FileSystem, folder: Path, other: DecisionLog | None) -> None:
     """Refuse a directory whose log is gone: its node id is written after the log was made."""
     log = str(folder / LOG_FOLDER)
-    if other is None and fs.exists(str(folder / NODE_FILE)) and not fs.list(log):
+    if other is None and fs.exists(str(folder / NODE_FILE)) and is_vacant(log, fs):
         raise CorruptLogError(
             "the decisions of this coordinator are missing: without them branches that were "
             "decided would be rolled back",
             file=log,
-            advice="Bring the folder back (is its volume mounted?); if it is lost, settle every "
-            "branch in doubt by hand, and start a coordinator in a new directory",
+            advice="Bring its files back (is the volume mounted, are they packed?); if they are "
+            "lost, settle every branch in doubt by hand, and start a coordinator in a new "
+            "directory",
         )
 
 

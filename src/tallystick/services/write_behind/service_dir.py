@@ -16,8 +16,8 @@ import uuid
 from tallystick.errors import CorruptLogError, UnsupportedFormatError
 from tallystick.roles import PersistLog
 from tallystick.storage.files import FileSystem, read_file, write_whole
-from tallystick.systems.folders import require_no_other
-from tallystick.systems.registry import open_persist_log
+from tallystick.systems.folders import is_vacant, logs_in, require_no_other
+from tallystick.systems.registry import open_persist_log, systems
 
 LOG_FOLDER = "log"
 IDENTITY_FILE = "identity"
@@ -47,20 +47,34 @@ def open_log(folder: str, system: str, fs: FileSystem) -> PersistLog:
         raise CorruptLogError(
             "the log of this service is missing: transactions that targets do not hold may be lost",
             file=path,
-            advice="Bring the folder back (is its volume mounted?); for a new service take a new "
-            "folder",
+            advice="Bring its files back (is the volume mounted, are they packed?); for a new "
+            "service take a new folder",
         )
     identity, *_ = _read(folder, fs) or [""]
     return open_persist_log(path, system, fs, owner=f"service {identity}" if identity else "")
 
 
 def lacks_log(folder: str, fs: FileSystem) -> bool:
-    """Return whether there is nothing in the folder of the log of an existing service.
+    """Return whether no file is in the folder of the log of an existing service.
 
     A log whose files are all disposed of leaves its own notes there.
     """
     exists = fs.exists(posixpath.join(folder, IDENTITY_FILE))
-    return exists and not fs.list(posixpath.join(folder, LOG_FOLDER))
+    return exists and is_vacant(posixpath.join(folder, LOG_FOLDER), fs)
+
+
+def holds_no_log(folder: str, fs: FileSystem) -> bool:
+    """Return whether an existing service lacks its log, or no file in its folder is one."""
+    path = posixpath.join(folder, LOG_FOLDER)
+    if not fs.exists(posixpath.join(folder, IDENTITY_FILE)):
+        return False
+    return lacks_log(folder, fs) or not (gave_all_away(folder, fs) or logs_in(path, fs, systems()))
+
+
+def gave_all_away(folder: str, fs: FileSystem) -> bool:
+    """Return whether the log of a service has only its own notes, as all files are disposed of."""
+    notes = {pattern for one in systems() for pattern in one.neighbours}
+    return is_vacant(posixpath.join(folder, LOG_FOLDER), fs, notes)
 
 
 def recorded_system(folder: str, fs: FileSystem) -> str | None:
