@@ -592,7 +592,8 @@ ARTEMIS: dict[str, Damage] = {
 # -- Narayana --------------------------------------------------------------------------------------
 
 STORE = "store"
-_STATE = _in(STORE, "BasicAction/**/*_*")
+_STATE = _in(STORE, "BasicAction/**/*_*[0-9a-f]")
+"""Not what locks it, whose name ends in another letter."""
 
 
 def _renamed(end: str) -> Damage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -181,6 +182,28 @@ def test_recovery_finishes_nothing_of_which_we_say_that_we_cannot_tell(
     (one,) = tallystick.explain(tmp_path).logs
     assert one.judgement.reason == reason
     assert told(run_java("Files", "recover", STORES[0], tmp_path, classpath=store())) == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "end", "lock", "reason"),
+    [
+        ("ShadowingStore", "_lock", (1, 1), "state-passed-over"),
+        ("ShadowingStore", "_lock", (), "state-passed-over"),
+        ("ShadowingStore", "_lock.lock", (), "state-passed-over"),
+        ("ShadowingStore", "_lock", (0, 1), "states-whole"),
+        ("ShadowNoFileLockStore", "_lock", (1, 1), "states-whole"),
+    ],
+)
+def test_recovery_finishes_a_locked_transaction_where_we_say_that_its_state_is_read(
+    kind: str, end: str, lock: tuple[int, ...], reason: str, tmp_path: Path
+) -> None:
+    run_java("Files", "write", kind, tmp_path, "failed", classpath=store())
+    (path,) = (one for one in tmp_path.rglob("AtomicAction/*") if one.is_file())
+    path.with_name(path.name + end).write_bytes(struct.pack(f">{len(lock)}i", *lock))
+    (one,) = tallystick.explain(tmp_path).logs
+    assert one.judgement.reason == reason
+    printed = run_java("Files", "recover", kind, tmp_path, classpath=store())
+    assert bool(told(printed)) is (reason == "states-whole")
 
 
 def test_we_read_the_participants_of_transactions_that_narayana_left(tmp_path: Path) -> None:

@@ -111,10 +111,11 @@ CODES: Final = codes(
     Code(
         "state-passed-over",
         Severity.WARNING,
-        "The state of a transaction in a store of files is hidden, a shadow, under a name or "
-        "folders that Narayana does not write, or not in the folder of its type or hash: no "
+        "The state of a transaction in a store of files is hidden, a shadow, locked, under a name "
+        "or folders that Narayana does not write, or not in the folder of its type or hash: no "
         "recovery reads it.",
-        "Find out who hid or renamed it; under its Uid alone recovery goes by it again",
+        "Find out who hid or renamed it; under its Uid alone, and without UID_lock and "
+        "UID_lock.lock of a process that has ended, recovery goes by it again",
     ),
     Code(
         "recovery-ends",
@@ -171,11 +172,11 @@ REASONS = reasons(
     Reason(
         "state-passed-over",
         Answer.CANNOT_TELL,
-        "The state of a transaction is hidden, only a shadow, under a name or folders that "
-        "Narayana does not write, or not in the folder of its type or hash: recovery does not "
-        "finish it, and its branches stay prepared.",
+        "The state of a transaction is hidden, only a shadow, locked, under a name or folders "
+        "that Narayana does not write, or not in the folder of its type or hash: recovery does "
+        "not finish it, and its branches stay prepared.",
         "whether it was hidden on purpose, or is a copy that an interrupted write left; whether "
-        "the file system tells large letters from small ones",
+        "what locked it still runs; whether the file system tells large letters from small ones",
     ),
     Reason(
         "recovery-ends",

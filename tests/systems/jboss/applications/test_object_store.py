@@ -30,6 +30,7 @@ from tests.systems.jboss.format.test_participants import (
 ACTION = "StateManager/BasicAction/TwoPhaseCoordinator/AtomicAction"
 DECIDED = state(branch() + branch(stored_object=b""))
 HEURISTIC = state(b"", branch(ROLLED_BACK)).replace(XID.gtrid, XID.gtrid[::-1])
+CANNOT_TELL = (Answer.CANNOT_TELL, "state-passed-over")
 NAMES = {"9": HEURISTIC, "17": DECIDED, "a0": DECIDED}
 
 
@@ -158,6 +159,34 @@ def test_what_recovery_passes_over_is_said(end: str, store: Path) -> None:
     records = {one.file: one for one in reading(store).records(salvage=True)}
     assert records[str(path)].outcome is Outcome.STALE
     assert str(path) not in {one.file for one in reading(store).records()}
+
+
+@pytest.mark.parametrize("place", ["ShadowingStore/defaultStore", "moved"])
+@pytest.mark.parametrize(
+    ("end", "lock", "is_read"),
+    [
+        ("_lock", struct.pack(">ii", 1, 1), False),
+        ("_lock", b"", False),
+        ("_lock.lock", b"", False),
+        ("_lock", struct.pack(">ii", 0, 1), True),
+        ("!_lock", struct.pack(">ii", 1, 1), True),
+    ],
+)
+def test_no_recovery_reads_a_state_whose_lock_a_kill_has_left(
+    place: str, end: str, lock: bytes, is_read: bool, tmp_path: Path
+) -> None:
+    put(tmp_path / place, "17", DECIDED)
+    path = put(tmp_path / place, "a0", DECIDED)
+    path.with_name(path.name + end).write_bytes(lock)
+    expected = (Answer.SAFE, "states-whole") if is_read else CANNOT_TELL
+    assert judged(tmp_path) == expected
+    assert sum(1 for _ in reading(tmp_path).transactions()) == 1 + is_read
+
+
+def test_a_store_without_locks_looks_at_none(store: Path) -> None:
+    path = store / ACTION / uid("17")
+    path.with_name(f"{path.name}_lock").write_bytes(struct.pack(">ii", 1, 1))
+    assert judged(store) == (Answer.SAFE, "states-whole")
 
 
 @pytest.mark.parametrize("end", [" (1)", " - Copy", ".txt", "~"])

@@ -5,8 +5,8 @@ In: a `LogSource` of such files, or a folder in which they are looked for. Out: 
 the decision to commit; it is written again in its place when a participant fails or answers with a
 heuristic outcome, and deleted when all are done. So a file that is cut or empty is a decision that
 was never acknowledged, or one that a later write destroyed, and which of the two nothing tells.
-Recovery passes over hidden files and shadows, and moves what it cannot read to `Expired`, where it
-never looks again.
+Recovery passes over hidden files, shadows and what is locked, and moves what it cannot read to
+`Expired`, where it never looks again.
 
 Source: BasicAction, RecoverAtomicAction, AtomicActionRecoveryModule and the stores of Narayana
 7.0.2; docs/formats/jboss.md.
@@ -48,11 +48,14 @@ from tallystick.systems.jboss.applications.coordinated import (
 from tallystick.systems.jboss.codes import CODES, REASONS
 from tallystick.systems.jboss.format.layout import SYSTEM_NAME
 from tallystick.systems.jboss.format.object_files import (
+    LOCK,
+    LOCK_OF_LOCK,
     ObjectFile,
     begins_state,
     ends_recovery,
     folder_by_hash,
     hash_folder_of,
+    keeps_readers_out,
     object_file,
 )
 from tallystick.systems.jboss.format.participants import (
@@ -91,6 +94,7 @@ _OF_LOCAL = (TRANSACTION, TRANSACTION + SUBORDINATE)
 """The types of which a state that is none of them is read as far as it goes."""
 _BY_HASH = frozenset({"HashedStore", "HashedActionStore"})
 _BY_TYPE = frozenset({"ShadowNoFileLockStore", "ShadowingStore", "ActionStore"})
+_WITHOUT_LOCKS = _BY_HASH | _BY_TYPE - {"ShadowingStore"}
 """Names of stores that Narayana gives to their folders, with and without folders by hash."""
 
 
@@ -132,11 +136,13 @@ class _State:
     """None of an object that is no transaction."""
     misplaced: bool = False
     """It is in a folder in which recovery does not look for it."""
+    locked: bool = False
+    """A lock keeps recovery from it."""
 
     @property
     def in_use(self) -> bool:
         """True if recovery reads it."""
-        return self.named.in_use and not self.misplaced
+        return self.named.in_use and not self.misplaced and not self.locked
 
     @property
     def read(self) -> bool:
@@ -166,6 +172,8 @@ class _State:
             return "state under another name"
         if self.misplaced:
             return "state in a folder where none of its type is looked for"
+        if self.locked:
+            return "locked state"
         return "state" if self.size else "empty state"
 
 
@@ -184,6 +192,7 @@ class ObjectStoreReading(CoordinatorReading):
         states = (self._state(path, named) for path, named in read if named is not None)
         found = [one for one in states if one is not None]
         found = _placed(self.source.path, found)
+        found = [replace(one, locked=self._is_locked(one.path)) for one in found]
         in_use = {(one.named.type_name, one.named.uid) for one in found if one.in_use}
         uids = {uid for _, uid in in_use}
         return [
@@ -192,6 +201,25 @@ class ObjectStoreReading(CoordinatorReading):
             if not (one.misplaced and one.named.uid in uids)
             and not (one.named.misnamed and (one.named.type_name, one.named.uid) in in_use)
         ]
+
+    @cached_property
+    def _locks(self) -> frozenset[str]:
+        if _stores_above(self.source.path) & _WITHOUT_LOCKS:
+            return frozenset()
+        return frozenset(one for one in self.source.files if one.endswith((LOCK, LOCK_OF_LOCK)))
+
+    def _is_locked(self, path: str) -> bool:
+        if f"{path}{LOCK_OF_LOCK}" in self._locks:
+            return True
+        if f"{path}{LOCK}" not in self._locks:
+            return False
+        try:
+            with open_source(f"{path}{LOCK}") as lock:
+                return keeps_readers_out(bytes(lock.data))
+        except LogUnreadableError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):  # it was given back
+                self._unread.append(error)
+            return False
 
     @cached_property
     def _ends(self) -> list[str]:
@@ -371,11 +399,16 @@ def _is_in_own_folder(named: ObjectFile) -> bool:
 
 def _is_by_hash(store: str, numbers: list[int | None]) -> bool:
     """Return whether a store has folders by hash: by its name, or else by most of its objects."""
-    above = set(store.split("/")[-2:])
+    above = _stores_above(store)
     if above & _BY_TYPE:
         return False
     inside = sum(one is not None for one in numbers)
     return bool(above & _BY_HASH) or inside > len(numbers) - inside
+
+
+def _stores_above(store: str) -> set[str]:
+    """Return the names of folders of which one may be that of the kind of a store."""
+    return set(store.split("/")[-2:])
 
 
 def _record(one: _State) -> Record:

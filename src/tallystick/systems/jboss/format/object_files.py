@@ -6,10 +6,12 @@ root of the store; `HashedStore` and `HashedActionStore` to ``TYPE/#HASH#/UID``.
 ``:``. ``UID!`` is a shadow, which was never made the state, and ``#`` at the end of either hides
 it. `Expired` below a type holds what recovery has given up. The file is the state alone. Recovery
 asks for exactly these names, so a copy under another one, or below folders whose letters have
-another case, is none to it.
+another case, is none to it. `ShadowingStore` alone locks states: by ``UID_lock`` beside one, and by
+``UID_lock.lock`` while it changes that. A kill leaves both, and no restart removes them.
 
 In: a path. Out: the `ObjectFile` that it names; None if it is not the file of a state. Source:
-FileSystemStore, ShadowingStore, HashedStore, ExpiredEntryMonitor and Uid of Narayana 7.0.2.
+FileSystemStore, ShadowingStore, HashedStore, FileLock, ExpiredEntryMonitor and Uid of Narayana
+7.0.2.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ HASH_FOLDERS = 255
 _FIRST = frozenset({"CosTransactions", "EISNAME", "Recovery", "StateManager"})
 """What the types that Narayana itself stores begin with."""
 _EXPIRED = "Expired"
+LOCK, LOCK_OF_LOCK = "_lock", "_lock.lock"
+"""What follows the name of a state in those of its locks."""
+_LOCK_LENGTH = 8
+_EXCLUSIVE = 1
 _FOLDERS = {one.lower(): one for one in TRANSACTION.split("/") if one}
 """The folders of a transaction's type by their names in small letters."""
 
@@ -95,6 +101,11 @@ def object_file(path: str) -> ObjectFile | None:
         return None
     uid = within[0].lower().replace("_", ":") if within else ""
     return ObjectFile(store, type_name, uid, False, False, expired, True, number)
+
+
+def keeps_readers_out(lock: bytes) -> bool:
+    """Return whether what is in the lock of a state is not that of readers: mode and number."""
+    return len(lock) < _LOCK_LENGTH or int.from_bytes(lock[:4], "big") == _EXCLUSIVE
 
 
 def _begins_type(folder: str) -> bool:
