@@ -136,6 +136,24 @@ def test_a_log_in_the_place_that_its_database_does_not_name_is_not_read(
     assert [one.code for one in found.problems] == ["put-aside"]
 
 
+@pytest.mark.parametrize(("device", "answer"), [("disk", Answer.CANNOT_TELL), ("", Answer.REFUSES)])
+def test_a_device_that_is_named_from_where_the_engine_starts_is_looked_for_there(
+    device: str, answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Derby boots where it starts beside ``disk``; an empty name is ``/log``, wherever it does."""
+    copy = killed(tmp_path)
+    with (copy / "service.properties").open("r+", encoding="latin-1") as file:
+        text = file.read()
+        file.seek(0)
+        file.write(f"logDevice={device}\n{text}")
+    (tmp_path / "disk").mkdir()
+    (copy / "log").rename(tmp_path / "disk" / "log")
+    found = verdict_of(copy)
+    assert found.judgement.answer is answer
+    monkeypatch.chdir(tmp_path)
+    assert verdict_of(copy).judgement.answer is (Answer.SAFE if device else answer)
+
+
 def test_a_database_without_a_log_is_not_passed_over_beside_one_that_is_whole(
     tmp_path: Path,
 ) -> None:

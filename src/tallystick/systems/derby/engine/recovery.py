@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
+from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeAlias
 
 from tallystick.storage.crc import crc32
@@ -40,7 +41,7 @@ from tallystick.systems.derby.format import layout, operations
 from tallystick.systems.derby.format.field_types import Container, Page
 from tallystick.systems.derby.format.operations import CHECKED_FLAGS, flags_of
 from tallystick.systems.derby.format.record_body import Body, decode_transaction, has_operation
-from tallystick.systems.derby.read.files import ControlBytes, LogFiles
+from tallystick.systems.derby.read.files import ControlBytes, LogFiles, log_on_device
 from tallystick.systems.derby.read.scan import EngineReach
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ SWITCH_INTERVAL = "derby.storage.logSwitchInterval"
 SWITCH_MIN, SWITCH_MAX = 100_000, 1 << 27
 """Its bounds, in bytes; with others the engine takes 1 MiB."""
 _BOOTED = "a second copy of the database, booted"
+_STARTS_IN = "the folder in which the engine starts"
 _DIGITS = 10
 """A switch interval has fewer."""
 _BOOT_BEFORE = 1000 + (32 << 10)
@@ -67,7 +69,11 @@ _TAIL_UNREAD = {operations.CHECKPOINT, operations.ENCRYPT_CONTAINER}
 
 
 class _NoBootError(Exception):
-    """The engine refuses before it scans."""
+    """The engine refuses before it scans; ``depends`` is what may have it go on, if anything."""
+
+    def __init__(self, reason: str, depends: str = "") -> None:
+        super().__init__(reason)
+        self.depends = depends
 
 
 def recover(
@@ -107,6 +113,8 @@ def _recovery(
             result.boots, result.depends, result.followed = None, _BOOTED, False
     except _NoBootError as failure:
         result.boots, result.reason = False, str(failure)
+        if failure.depends:
+            result.boots, result.depends, result.followed = None, failure.depends, False
     return result
 
 
@@ -117,8 +125,11 @@ def _choose_start(log: LogFiles, result: Recovery, settings: Mapping[str, str]) 
     result.start = layout.make_instant(boot_file, layout.HEADER_SIZE)
     file = log.files.get(boot_file)
     if file is None:
-        if "logDevice" in log.properties:
-            raise _NoBootError(f"XSLAB: log file {boot_file} does not exist")
+        if device := log_on_device(log.properties):
+            reason = f"XSLAB: log file {boot_file} does not exist"
+            if PurePath(device).is_absolute():
+                raise _NoBootError(reason)
+            raise _NoBootError(f"{reason} in {device}, from here", _STARTS_IN)
         result.new_log = True
         result.reason = f"log file {boot_file} does not exist; a new, empty log is created"
         return

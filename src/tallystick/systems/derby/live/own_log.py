@@ -41,7 +41,7 @@ def own_log(folder: str) -> OwnLog | None:
         with open_source(f"{folder}/{name}") as source:
             data = bytes(source.data)
         found = properties_in(data)
-        if found.get(LOG_DEVICE) and (SERVICE in found or SEGMENT in names):
+        if LOG_DEVICE in found and (SERVICE in found or SEGMENT in names):
             settings[name] = without_property(data, LOG_DEVICE)
             devices[logical_name(name)] = log_on_device(found)
     if not settings:

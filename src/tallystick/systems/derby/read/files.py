@@ -329,8 +329,10 @@ def properties_in(data: bytes) -> dict[str, str]:
 
 def log_on_device(properties: Mapping[str, str]) -> str:
     """Return the folder of the log that a database's properties name; empty for its own."""
-    device = properties.get(LOG_DEVICE, "").removeprefix("file:")
-    return slashed(f"{device.rstrip('/')}/{LOG_FOLDER}") if device else ""
+    if LOG_DEVICE not in properties:
+        return ""
+    device = properties[LOG_DEVICE].removeprefix("file:")
+    return slashed(f"{device.rstrip('/')}/{LOG_FOLDER}")
 
 
 def database_of(source: LogSource) -> str:

@@ -8,6 +8,7 @@ their names alone, in small letters. Nothing is written.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
@@ -181,9 +182,14 @@ def _other_device(path: str) -> Part:
 
 
 def _no_device(path: str) -> Part:
-    text = f"{PROPERTIES} names {path} as the folder of the log, and no log is there: the "
-    text += "database does not boot (XSLAB)."
-    return Part(LOG_DEVICE, path, PROPERTIES, there=False, why=text, answer=Answer.REFUSES)
+    text = f"{PROPERTIES} names {path} as the folder of the log, and no log is there"
+    answer = Answer.REFUSES
+    if not PurePath(path).is_absolute():
+        text += " from here: where it is depends on the folder in which the engine starts. Without "
+        text += "one there"
+        answer = Answer.CANNOT_TELL
+    text += ": the database does not boot (XSLAB)."
+    return Part(LOG_DEVICE, path, PROPERTIES, there=False, why=text, answer=answer)
 
 
 def log_elsewhere(log: LogSource) -> str:
