@@ -7,7 +7,8 @@ import decimal
 import json
 import struct
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,11 @@ from typing import Any
 from tallystick.arrow.schemas import CHANGES, batch_of, json_text
 from tallystick.pipeline.change_feed import feed
 from tallystick.pipeline.options import parse
-from tallystick.pipeline.planning import find, tasks
+from tallystick.pipeline.planning import Piece, find, tasks
 from tallystick.pipeline.source.batch import with_collection
-from tallystick.pipeline.task import execute
+from tallystick.pipeline.task import batches_in, execute, fed
 from tallystick.pipeline.typed import OF_FEED, typed
-from tallystick.systems.protocol import KnowsRowsBefore, ReadOptions
+from tallystick.systems.protocol import Collection, KnowsRowsBefore, LogReading, ReadOptions
 from tallystick.systems.registry import system
 
 Row = tuple[Any, ...]
@@ -36,24 +37,42 @@ def feed_of(path: Path, collection: str, **given: str) -> list[dict[str, Any]]:
     wanted = {"path": str(path), "table": "changes", "collection": collection} | given
     options = with_collection(parse(wanted))
     found = (batch for task in tasks(options) for batch in execute(task, options))
-    rows = [row for batch in found for row in batch.to_pylist()]
-    return sorted(rows, key=lambda row: (row["_commit_version"], row["_ordinal"]))
+    return _ordered(row for batch in found for row in batch.to_pylist())
 
 
-def feed_before(path: Path, collection: str) -> list[dict[str, Any]]:
-    """The rows of a collection from before its log, as the feed would insert them."""
+def histories(path: Path, collections: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each collection from before its log, as a feed would insert them, then its feed.
+
+    The first is asked for as a query does. Of the others, one reading of the log gives what would
+    be found and judged again for each.
+    """
     (source,) = find((str(path),)).logs
     reading = system(source.system).read(source, ReadOptions())
     assert isinstance(reading, KnowsRowsBefore)
-    (found,) = (one for one in reading.collections() if one.name == collection)
-    rows = [
-        {"system": "s", "log": "l", "kind": "add", "collection": collection, "key": key,
-         "values": json_text(values), "commit_sequence": 0, "ordinal": 0}
-        for key, values in reading.rows_before(collection)
-    ]  # fmt: skip
-    kinds = [(one.name, one.kind) for one in found.columns]
-    batches = typed(feed([batch_of(rows, CHANGES)]), collection, kinds)
-    return [row for one in batches for row in one.to_pylist()]
+    known = {one.name: one for one in reading.collections()}
+    for at, name in enumerate(collections):
+        kinds = tuple((one.name, one.kind) for one in known[name].columns)
+        rows = [
+            {"system": "s", "log": "l", "kind": "add", "collection": name, "key": key,
+             "values": json_text(values), "commit_sequence": 0, "ordinal": 0}
+            for key, values in reading.rows_before(name)
+        ]  # fmt: skip
+        batches = typed(feed([batch_of(rows, CHANGES)]), name, kinds)
+        before = [row for one in batches for row in one.to_pylist()]
+        yield before + (_feed_in(reading, known[name], kinds) if at else feed_of(path, name))
+
+
+def _feed_in(
+    reading: LogReading, one: Collection, kinds: tuple[tuple[str, str], ...]
+) -> list[dict[str, Any]]:
+    options = parse({"path": reading.source.path, "table": "changes", "collection": one.name})
+    options = replace(options, typed=kinds, key=one.key)
+    found = fed(batches_in(reading, Piece(reading.source), "changes", options), options)
+    return _ordered(row for batch in found for row in batch.to_pylist())
+
+
+def _ordered(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["_commit_version"], row["_ordinal"]))
 
 
 def applied(rows: Iterable[dict[str, Any]], heads: list[tuple[str, str]]) -> list[Row]:

@@ -11,7 +11,7 @@ from tallystick.pipeline.planning import find
 from tallystick.systems.protocol import Catalogued, ReadOptions
 from tallystick.systems.registry import system
 from tests.fixtures import fixture_dir
-from tests.pipeline.applied import applied, feed_before, feed_of, rows_shown
+from tests.pipeline.applied import applied, feed_of, histories, rows_shown
 
 CASES = sorted(one.name for one in fixture_dir("typed").iterdir())
 WITHOUT_KEY = "h-days-1.4.199"
@@ -30,9 +30,9 @@ def test_the_typed_feed_applied_is_what_select_showed(case: str) -> None:
     schema = "APP" if path.name == "db" else "PUBLIC"
     with (folder / "rows").open(encoding="utf-8") as lines:
         shown = rows_shown(lines)
-    for table, (heads, rows) in shown.items():
-        name = f"{schema}.{table.removeprefix('PUBLIC.').upper()}"
-        assert applied(feed_before(path, name) + feed_of(path, name), heads) == rows
+    names = [f"{schema}.{table.removeprefix('PUBLIC.').upper()}" for table in shown]
+    for (heads, rows), found in zip(shown.values(), histories(path, names), strict=True):
+        assert applied(found, heads) == rows
     assert shown
 
 

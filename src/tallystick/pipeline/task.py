@@ -207,7 +207,7 @@ def rest_batches(
         if options.mode == "failfast":
             require_no_loss(known, options)
         for table in JUDGED:
-            for batch in _read(known, Piece(source), table, options):
+            for batch in batches_in(known, Piece(source), table, options):
                 yield table, batch
 
 
@@ -231,7 +231,7 @@ def _tables_of(
         try:
             if strict and table in LOSING and piece.first and not judged:
                 _require_no_loss(opening, piece, options)
-            for batch in _read(opening.reading, piece, table, options):
+            for batch in batches_in(opening.reading, piece, table, options):
                 yield table, batch
             if piece.split is None:
                 options.note_read(table, opening.reading)
@@ -264,9 +264,10 @@ class _LazyReading:
         return system(self.source.system).read(self.source, self.options.reading)
 
 
-def _read(
+def batches_in(
     reading: LogReading, piece: Piece, table: str, options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table in a piece of a log that is open. Raises what reading it raises."""
     if options.salvage and table == "records":
         return salvaged_batches(reading)
     known = {one.name: one for one in systems()}

@@ -9,7 +9,7 @@ import pytest
 from tallystick.records import Answer
 from tallystick.systems.derby.format.layout import HEADER_SIZE
 from tests.interop.derby.real import VERSIONS, derby, random_tables
-from tests.pipeline.applied import applied, feed_before, feed_of
+from tests.pipeline.applied import applied, histories
 from tests.sweeps import IN_TURNS
 from tests.systems.derby.logs import reading_of
 from tests.systems.derby.read.beginnings import Beginnings
@@ -37,9 +37,8 @@ def test_rows_are_those_that_select_shows(tmp_path: Path, version: str, seed: in
         if _ends_with_a_header(database):
             return  # halted after it made a file: it cannot be told from one that was cut
         assert reading.judgement.answer is Answer.SAFE
-        for name, (heads, rows) in shown.items():
-            collection = f"APP.{name}"
-            found = feed_before(database, collection) + feed_of(database, collection)
+        feeds = histories(database, [f"APP.{name}" for name in shown])
+        for (name, (heads, rows)), found in zip(shown.items(), feeds, strict=True):
             assert applied(found, heads) == rows, (name, heads)
 
 

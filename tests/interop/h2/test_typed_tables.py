@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.java import classpath, compile_java, run_java
-from tests.pipeline.applied import Shown, applied, feed_before, feed_of, rows_shown
+from tests.pipeline.applied import Shown, applied, histories, rows_shown
 from tests.sweeps import IN_TURNS
 from tests.systems.h2.kit import reading_of
 
@@ -48,11 +48,10 @@ def _rows_agree(folder: Path, version: str, seeds: range) -> Counter[str]:
         assert {one for one in names if one.startswith("PUBLIC.")} == {
             f"PUBLIC.{name}" for name in shown
         }, path
-        for name, (heads, rows) in shown.items():
+        feeds = histories(path, [f"PUBLIC.{name}" for name in shown])
+        for (name, (heads, rows)), found in zip(shown.items(), feeds, strict=True):
             counts["tables"] += 1
             counts["rows"] += len(rows)
-            collection = f"PUBLIC.{name}"
-            found = feed_before(path, collection) + feed_of(path, collection)
             assert applied(found, heads) == rows, (path, name, heads)
     return counts
 
