@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 
 from tests.need import need
+from tests.pipeline.quick import JAVA as QUICK_JAVA
 
 RESOLVE_LIMIT_S = 300
 COMPILE_LIMIT_S = 120
@@ -115,11 +116,11 @@ def command(
 
 
 def be_quick() -> None:
-    """Have programs do without a second compiler, and a collector of many threads.
+    """Have programs do without a second compiler, many threads to collect, and proofs of classes.
 
     For tests: in programs of seconds these cost more than they bring. What is measured has them.
     """
-    _always[:] = ["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    _always[:] = ["-Xshare:auto", *QUICK_JAVA.split()]
 
 
 def _checked(command: list[str], limit_s: float, cwd: Path | None = None) -> str:

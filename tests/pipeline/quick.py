@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 """Options of a Java process: nothing runs for long enough that Java's second compiler pays, or a
-collector of threads."""
+collector of many threads, or a proof of each class that is loaded."""
 
 QUICK = {
     "spark.sql.shuffle.partitions": "1",
