@@ -81,7 +81,7 @@ def archive_name(head: bytes) -> str | None:
 
 def logical_name(path: str) -> str:
     """Return the file's name without folders and without a packing suffix."""
-    name = PurePath(path).name
+    name = path.rstrip("/").rpartition("/")[2]
     for suffix in PACKINGS:
         name = name.removesuffix(suffix)
     return name
