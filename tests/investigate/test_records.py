@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -80,6 +81,39 @@ def test_a_log_that_grows_is_followed_by_looking_at_it(system: str, tmp_path: Pa
         copy.write_bytes(one.read_bytes())
     found = [one.record.offset for one in follow(target, poll_s=0.001, idle_s=0.02)]
     assert found == [one.offset for one in scan(target) if one.outcome == "valid"]
+
+
+def _remade(log: Path) -> None:
+    shutil.rmtree(log)
+    with Journal(log, settings=SMALL) as journal:
+        journal.append(b"anew")
+
+
+def _overwritten(log: Path) -> None:
+    for segment in log.glob("0*.tally"):
+        segment.write_bytes(b"junk" * 4096)
+
+
+@pytest.mark.parametrize(
+    ("happens", "said", "bodies"),
+    [
+        (shutil.rmtree, "the log is gone", []),
+        (_remade, "another log is in its place", [b"anew"]),
+        (_overwritten, "header are damaged. Type: tallystick explain ", []),
+    ],
+)
+def test_what_becomes_of_a_log_that_is_followed_is_told_once(
+    happens: Callable[[Path], None], said: str, bodies: list[bytes], tmp_path: Path
+) -> None:
+    log, told = tmp_path / "log", list[str]()
+    with Journal(log, settings=SMALL) as journal:
+        journal.append(b"one")
+    seen = follow(log, poll_s=0.001, idle_s=0.2, tell=told.append)
+    assert next(seen).record.body == b"one"
+    happens(log)
+    assert [one.record.body for one in seen] == bodies
+    (text,) = told
+    assert said in text
 
 
 def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,6 @@ def whole_text(value: Any) -> Any:
     """
     if isinstance(value, list | tuple):
         return [whole_text(one) for one in value]
-    if not isinstance(value, str):
+    if not isinstance(value, str) or value.isascii():
         return value
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

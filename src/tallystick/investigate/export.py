@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
+from tallystick.arrow.texts import whole_text
 from tallystick.errors import LogWriteError, UnsupportedFormatError
 from tallystick.printable import shell_quoted
 from tallystick.reading import read_arrow, scan
@@ -266,13 +267,13 @@ def csv_lines(
     out: IO[bytes], columns: Sequence[str], rows: Iterable[dict[str, Any]], *, head: bool = True
 ) -> int:
     """Write a head and one line of CSV for each row, lists and objects as JSON; return how many."""
-    text = io.TextIOWrapper(out, "utf-8", errors="surrogateescape", newline="", write_through=True)
+    text = io.TextIOWrapper(out, "utf-8", newline="", write_through=True)
     writer = csv.writer(text)
     if head:
         writer.writerow(columns)
     count = 0
     for row in rows:
-        writer.writerow(_plain(row[name]) for name in columns)
+        writer.writerow(whole_text(_plain(row[name])) for name in columns)
         count += 1
     text.detach()
     return count

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tallystick.errors import TallystickError, UnsupportedFormatError
+from tallystick.printable import shell_quoted
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
-from tallystick.reading.settled import Picture, picture
+from tallystick.reading.settled import Picture, damage_of, picture, status
 from tallystick.reading.survey import (
     Paths,
     Survey,
@@ -26,7 +27,9 @@ from tallystick.reading.survey import (
     why_not_followed,
 )
 from tallystick.records import Clock, Finding, Outcome, Record
+from tallystick.storage.local import LOCAL
 from tallystick.storage.scheduling import time
+from tallystick.storage.source import is_remote
 from tallystick.systems.protocol import FileByFile, LogReading, LogSource, ReadOptions
 
 POLL_S = 0.25
@@ -212,12 +215,14 @@ def follow(
     options: ReadOptions | None = None,
     poll_s: float = POLL_S,
     idle_s: float | None = None,
+    tell: Callable[[str], object] = lambda _text: None,
 ) -> Iterator[Seen]:
     """Yield the records that are there, then each as it comes; logs may be written meanwhile.
 
     Files are looked at every ``poll_s`` seconds, and a log is read on when one has grown. What does
     not end yet is taken for half written. It ends after ``idle_s`` seconds without a record; with
-    None never.
+    None never. ``tell`` gets a sentence where nothing may come any more: the log is gone, another
+    one is in its place, which is followed from its beginning, or it cannot be read on.
 
     Raises:
         UnsupportedFormatError: records of a log come and go between two looks; or LSNs or times
@@ -244,12 +249,15 @@ def follow(
                     advice="Without --follow it is read as it is now",
                 )
             one = followed.setdefault((source.system, log_name(source)), _Followed())
-            for seen in one.news(found, source, wanted):
+            for seen in one.news(found, source, wanted, tell):
                 since = time.monotonic()
                 yield seen
         time.sleep(poll_s)
         with suppress(TallystickError):  # files come and go: the next look sees them
             found = survey(path, options=options)
+        here = {(source.system, log_name(source)) for source in found.logs}
+        for key in followed.keys() - here:
+            followed.pop(key).note_gone(key[1], tell)
 
 
 @dataclass(slots=True)
@@ -259,17 +267,41 @@ class _Followed:
     sequence: int = -1
     ends: dict[tuple[str, int | None], int] = field(default_factory=dict)
     before: Picture | None = None
+    identity: str = ""
+    unsure: bool = False
 
-    def news(self, found: Survey, source: LogSource, wanted: Filter) -> Iterator[Seen]:
+    def note_gone(self, log: str, tell: Callable[[str], object]) -> None:
+        """Say that the log is not there, once, and forget how far it was read."""
+        if self.before is not None:
+            tell(f"{log}: the log is gone; one that comes there is followed from its beginning")
+        self.before, self.sequence, self.ends = None, -1, {}
+
+    def news(
+        self, found: Survey, source: LogSource, wanted: Filter, tell: Callable[[str], object]
+    ) -> Iterator[Seen]:
         """Yield the records of a log that have come since."""
+        log = log_name(source)
+        if not is_remote(source.path) and not any(map(status, source.files)):
+            self.note_gone(log, tell)
+            return
         if (
             self.before is not None
             and source.files == self.before.source.files
             and all(map(self.before.stands, source.files))
         ):
+            if self.unsure:
+                self.unsure = False
+                with suppress(TallystickError):  # it is being written after all
+                    for one in damage_of(found.read(source), found.known, found.options)[:1]:
+                        tell(f"{one.message}. Type: tallystick explain {shell_quoted(log)}")
             return
-        self.before = picture(source)
-        with suppress(TallystickError):  # it is being written: the next look reads it
+        self.unsure = True  # until a record comes
+        with suppress(TallystickError):  # what is being written may not be read: the next look does
+            identity, _ = found.known[source.system].names_in(source.path, LOCAL)
+            if self.before is not None and identity != self.identity:
+                tell(f"{log}: another log is in its place, and is followed from its beginning")
+                self.sequence, self.ends = -1, {}
+            self.before, self.identity = picture(source), identity
             reading = found.read(source)
             lives = reading.lives() if isinstance(reading, FileByFile) else {}
             fits, clock = wanted.of_records(reading.clock), reading.clock
@@ -283,5 +315,6 @@ class _Followed:
                     continue
                 self.sequence = max(self.sequence, record.sequence or -1)
                 self.ends[place] = record.offset + record.length
+                self.unsure = False
                 if fits(record):
                     yield Seen(record, clock)

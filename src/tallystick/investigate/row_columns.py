@@ -153,7 +153,7 @@ class RowColumns:
 
     def _csv(self, name: str) -> pa.Array | bytes:
         if name == "log" and self.log is not None:
-            return csv_text(self.log).encode("utf-8", "surrogateescape")
+            return csv_text(whole_text(self.log)).encode()
         column = self.batch.column(name)
         if name == "values":
             return quoted_csv(column)

@@ -12,7 +12,7 @@ import click
 from tallystick.cli.answers import body_text, end_listing, listed
 from tallystick.cli.filtering import filter_options, wanted_of
 from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
-from tallystick.cli.output import WIDTH, Printer, Unbroken, print_json_lines
+from tallystick.cli.output import WIDTH, Printer, Unbroken, notice, print_json_lines
 from tallystick.investigate.records import Counts, Seen, follow, seen_records, statistics
 from tallystick.records import Finding, Outcome
 
@@ -65,7 +65,7 @@ def command(
         end_listing(ctx, problems, damaged=damaged)
     elif follows:
         with suppress(KeyboardInterrupt):  # as a person ends it
-            _print(follow(paths, wanted, options=read), as_json=as_json)
+            _print(follow(paths, wanted, options=read, tell=notice), as_json=as_json)
         ctx.exit(0)
     records = seen_records(
         paths, wanted, context=context, salvage=salvage, options=read, problems=problems
