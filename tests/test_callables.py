@@ -23,6 +23,7 @@ from tallystick.disposal.disposers import FunctionDisposer, disposer_of
 from tallystick.disposal.retention import Chain, Copying, KeepForReader
 from tallystick.disposal.worker import Disposal
 from tallystick.errors import TallystickError, TransactionUsageError
+from tallystick.investigate.records import follow
 from tallystick.reading.discovery import discover
 from tallystick.reading.survey import survey, verify
 from tallystick.services.journal import AsyncJournal, Journal
@@ -223,6 +224,7 @@ CHECKED: dict[str, Take] = {
     "disposal/retention.py KeepForReader.committed": lambda given, _: KeepForReader(
         given, _Deletes()
     ),
+    "investigate/records.py follow tell": lambda given, folder: next(follow(folder, tell=given)),
     "reading/discovery.py discover progress": _progress(
         lambda folder, progress: discover(folder, progress=progress)
     ),

@@ -191,6 +191,17 @@ def test_a_command_in_a_sentence_is_not_broken() -> None:
 
 
 @pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("command", ["rows", "export", "sql"])
+def test_csv_at_a_terminal_is_shown_and_not_obeyed(command: str, tmp_path: Path) -> None:
+    with Journal(tmp_path / "be\x07ll\u202e\xe9") as journal:
+        journal.add(1, b"one")
+    lines, query = list[str](), ["SELECT log FROM logs"] if command == "sql" else []
+    with terminal(lines), pytest.raises(SystemExit):
+        cli.main([command, str(tmp_path), *query, "--to", "csv"])
+    assert "be\\x07ll\\u202e\xe9" in lines[1]
+
+
+@pytest.mark.usefixtures("environment")
 def test_a_path_that_has_blanks_is_not_broken(tmp_path: Path) -> None:
     path = str(tmp_path / ("my logs of " * 9 + "today"))
     finding = Finding(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence
 from typing import IO, Any, Protocol, TypeVar, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -15,6 +16,7 @@ import click
 
 from tallystick.cli.addresses import GivenPath, given_password
 from tallystick.cli.output import Printer, print_json, progress
+from tallystick.printable import printable_lines
 from tallystick.systems.protocol import ReadOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -120,7 +122,9 @@ def output_target(form: str, output: str | None) -> str | IO[bytes]:
         return output
     if form in _BINARY and sys.stdout.isatty():
         raise click.UsageError(f"{form} is binary: name a file with --output")
-    return cast(IO[bytes], _JsonOut()) if form == "jsonl" else sys.stdout.buffer
+    if form == "jsonl":
+        return cast(IO[bytes], _JsonOut())
+    return cast(IO[bytes], _Shown()) if sys.stdout.isatty() else sys.stdout.buffer
 
 
 class _JsonOut:
@@ -131,6 +135,28 @@ class _JsonOut:
 
     def flush(self) -> None:
         sys.stdout.buffer.flush()
+
+
+class _Shown(_JsonOut):
+    """A terminal for CSV: it would obey control characters, which a pipe gets as they are."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._text = getincrementaldecoder("utf-8")()
+
+    def write(self, data: bytes | memoryview) -> int:
+        text = self._text.decode(bytes(data)).replace("\r\n", "\n")
+        return sys.stdout.buffer.write(printable_lines(text).encode())
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
 
 
 class _Reply(Protocol):

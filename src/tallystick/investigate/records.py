@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tallystick.callables import checked
 from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.printable import shell_quoted
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
@@ -229,6 +230,7 @@ def follow(
             are asked for, and no log has them.
         LogUnreadableError: there is no log.
     """
+    tell = checked(tell, "tell")
     found = survey(path, options=options).refuse_unknown_settings()
     deliver(found, None)
     wanted, followed = found.known_filter(wanted, "records"), dict[tuple[str, str], _Followed]()
