@@ -168,3 +168,34 @@ def test_a_failing_backup_does_not_stop_the_store_and_is_refused_itself(system: 
     assert nth > 5
     assert state_of(store) == state_after(1)
     store.close()
+
+
+def left_in_doubt() -> MemoryFileSystem:
+    memory = MemoryFileSystem()
+    with opened(memory, "tally") as store:
+        store.create_table("t")
+        tx = store.begin()
+        tx.table("t")[1] = b"2 "
+        tx.prepare("left")
+    return memory
+
+
+def test_a_store_that_could_not_be_recovered_after_a_settlement_says_so_and_closes() -> None:
+    refused = 0
+    for fs in every_fault(left_in_doubt, lambda nth: Fault(nth, NAMES, errno.ENOSPC, lasting=True)):
+        fault, fs.fault = fs.fault, None
+        store = opened(fs, "tally")
+        fs.fault = fault
+        failed = True
+        with contextlib.suppress(TallystickError):
+            store.settle("left", commit=True)
+            failed = False
+        fs.fault = None
+        if failed and not store.in_doubt():
+            refused += 1
+            with pytest.raises(LogClosedError, match="the page store failed"):
+                store.begin()
+            store.close()
+            with opened(fs, "tally") as store, store.begin() as tx:
+                assert tx.table("t")[1] == b"2 "
+    assert refused

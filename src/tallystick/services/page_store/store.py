@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tallystick.arguments import flag, integer, seconds, text
 from tallystick.callables import checked
-from tallystick.errors import UnsupportedFormatError
+from tallystick.errors import LogWriteError, UnsupportedFormatError
 from tallystick.roles import (
     CATALOGUE,
     Defect,
@@ -249,9 +249,17 @@ class PageStore(Closing):
                 self._log.settle(name, commit=commit).wait()
                 health.in_doubt = [one for one in health.in_doubt if one.name != name]
                 if not health.in_doubt:
-                    self._transactions.replaced = True
-                    self._close_files()
-                    self._open()
+                    self._reopen()
+
+    def _reopen(self) -> None:
+        """Recover the store once nothing is in doubt any more. Called under the latch."""
+        self._transactions.replaced = True
+        try:
+            self._close_files()
+            self._open()
+        except LogWriteError as error:  # elsewhere it leaves what is open as it was
+            self._health.fail(error)
+            raise
 
     def as_resource(self, name: str) -> PageStoreResource:
         """Return this store as a resource of a transaction manager, under a unique name."""

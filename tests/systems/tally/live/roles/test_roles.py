@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tallystick.errors import TallystickError
 from tallystick.roles import DecisionLog, PersistLog, RecordJournal, UndoRedoLog
 from tallystick.roles.decision_log import DecisionOutcome
 from tallystick.storage.files import FileSystem
@@ -18,11 +21,12 @@ from tallystick.systems.tally.live.roles import (
     TallyPersistLog,
     TallyRecordJournal,
 )
-from tallystick.systems.tally.live.roles.journal import SharedTallyJournal
+from tallystick.systems.tally.live.roles.base import TallyRole
+from tallystick.systems.tally.live.roles.journal import SharedTallyJournal, TallyJournal
 from tallystick.systems.tally.live.roles.undo_redo_log import TallyUndoRedoLog
 from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.live.shared.log import SharedTallyLog
-from tallystick.testing import MemoryFileSystem
+from tallystick.testing import READS, Fault, MemoryFileSystem, every_fault
 from tests.roles.contract_decision_log import DecisionLogContract
 from tests.roles.contract_persist_log import PersistLogContract
 from tests.roles.contract_record_journal import Opener, RecordJournalContract
@@ -139,3 +143,16 @@ def test_an_item_of_a_shared_log_is_submitted_without_a_look_for_its_leader(
                 ticket = records.commit(7)
                 ticket = records.delete(1)
         ticket.wait()
+
+
+@pytest.mark.parametrize(
+    "role", [TallyDecisionLog, TallyPersistLog, TallyRecordJournal, TallyJournal, TallyUndoRedoLog]
+)
+def test_a_log_that_a_role_could_not_read_is_not_left_open(role: type[TallyRole[Any]]) -> None:
+    memory = MemoryFileSystem()
+    with TallyLog("/log", settings=SMALL, fs=memory) as log:
+        log.append_durably(b"record")
+    for fs in every_fault(lambda: memory, lambda nth: Fault(nth, READS)):
+        with contextlib.suppress(TallystickError, OSError):
+            role("/log", fs=fs).close()
+        TallyLog("/log", fs=memory).close()

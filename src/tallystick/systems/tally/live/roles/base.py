@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import ClassVar, Generic, TypeVar, cast
 
 from tallystick.records import Judgement
@@ -39,6 +40,13 @@ class TallyRole(Uncopied, Generic[Log]):
         else:
             self.log = log
         self._last_segment = self.log.first_segment  # an earlier owner may have left more
+        with ExitStack() as undo:
+            undo.callback(self.log.close)
+            self._load()
+            undo.pop_all()
+
+    def _load(self) -> None:
+        """Read what the role has to know of the log, which is closed if this fails."""
 
     @property
     def identity(self) -> str:

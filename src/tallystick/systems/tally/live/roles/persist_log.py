@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from tallystick.arguments import integers, several
 from tallystick.errors import LogWriteError
 from tallystick.roles import Operation, PersistEntry, Role, Ticket
-from tallystick.storage.files import FileSystem
-from tallystick.storage.local import LOCAL
 from tallystick.storage.scheduling import threading
 from tallystick.systems.tally.format.bodies import encode_names
 from tallystick.systems.tally.format.columns import KEY_MAX, UnplacedRecord
@@ -38,8 +36,7 @@ class TallyPersistLog(TallyRole[TallyLog]):
     settings = Settings(recycle=False)
     role = Role.PERSIST_LOG
 
-    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL, owner: str = "") -> None:
-        super().__init__(log, fs=fs, owner=owner)
+    def _load(self) -> None:
         with self.log.state() as state:
             self._next = state.next_key
         self._number_lock = threading.Lock()  # ties the numbers to the order of the log

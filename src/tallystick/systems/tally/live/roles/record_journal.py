@@ -21,8 +21,6 @@ from tallystick.roles import (
     StepKind,
     Ticket,
 )
-from tallystick.storage.files import FileSystem
-from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
 from tallystick.systems.tally.live.items import Bundle, UnplacedEnding, transaction_number
@@ -42,8 +40,7 @@ class TallyRecordJournal(TallyRole[AnyLog]):
     deletes_last = False
     """The elements of a transaction take effect in their order."""
 
-    def __init__(self, log: AnyLog | str, *, fs: FileSystem = LOCAL, owner: str = "") -> None:
-        super().__init__(log, fs=fs, owner=owner)
+    def _load(self) -> None:
         self.roll_back_open()
         self._open = self._prepared_before()
         self._prepared = self._open.copy()

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from tallystick.arguments import integer, text
 from tallystick.errors import LogWriteError, TransactionUsageError
 from tallystick.roles import InDoubt, RecoveryHandler, Role, Ticket, branch_of, checked_rows
-from tallystick.storage.files import FileSystem
-from tallystick.storage.local import LOCAL
 from tallystick.systems.tally.format.bodies import TABLE_MAX, TABLE_MIN, decode_row, encode_row
 from tallystick.systems.tally.format.columns import Row, UnplacedRecord
 from tallystick.systems.tally.format.kinds import Code
@@ -44,8 +42,7 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
 
     role = Role.UNDO_REDO_LOG
 
-    def __init__(self, log: TallyLog | str, *, fs: FileSystem = LOCAL, owner: str = "") -> None:
-        super().__init__(log, fs=fs, owner=owner)
+    def _load(self) -> None:
         self.roll_back_open()
         self._left = {one.session for one in self.in_doubt()}
         """Sessions in doubt that an earlier owner of the log has left."""
