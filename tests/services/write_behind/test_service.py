@@ -337,6 +337,11 @@ def test_a_number_that_no_transaction_has_cannot_be_waited_for(tmp_path: Path, s
         for number in (-1, 0, given + 1_000_000):
             with pytest.raises(KeyError):
                 behind.wait(number, 0.0)
+        wrong: Any
+        for wrong in (float(given), True, None, str(given)):
+            for call in (behind.wait, behind.find, behind.discard, behind.retry):
+                with pytest.raises(TypeError, match="number is of type"):
+                    call(wrong)
     with service(tmp_path, {"one": Recorder()}, system=system) as behind:
         assert behind.wait(given, 0.0)  # also of an earlier run
 

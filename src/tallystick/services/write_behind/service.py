@@ -19,11 +19,12 @@ import asyncio
 import contextlib
 import os
 import posixpath
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tallystick.arguments import choice, flag, mapping, settings_of, text, time_left
+from tallystick.arguments import choice, flag, integer, mapping, settings_of, text, time_left
 from tallystick.callables import checked
 from tallystick.disposal.disposers import AnyDisposer, disposer_of
 from tallystick.disposal.worker import Disposal, DisposalCounters, require_elsewhere
@@ -311,7 +312,7 @@ class WriteBehind(Closing):
     def find(self, number: int) -> PendingTransaction | None:
         """Return a pending transaction by its number; None if there is none."""
         self._require_own()
-        one = self._backlog.get(number)
+        one = self._backlog.get(_number(number))
         return None if one is None else self._status(one)
 
     def _status(self, one: Pending) -> PendingTransaction:
@@ -351,7 +352,7 @@ class WriteBehind(Closing):
         Raises `KeyError` if no transaction has this number.
         """
         self._require_own()
-        seconds = time_left(timeout, "timeout")
+        number, seconds = _number(number), time_left(timeout, "timeout")
         if not 0 < number <= self._log.last_number:
             raise KeyError(number)
         return self._backlog.wait_gone(number, seconds)
@@ -370,6 +371,7 @@ class WriteBehind(Closing):
         is not pending.
         """
         self._require_own()
+        number = _number(number)
         with uninterrupted:
             self._log.discard(number).wait()
             self._workers.discard(number)
@@ -377,6 +379,7 @@ class WriteBehind(Closing):
     def retry(self, number: int) -> None:
         """Try a transaction that was set aside again. Raises `KeyError` if it was not."""
         self._require_own()
+        number = _number(number)
         with uninterrupted:
             retried = [queue.retry(number) for queue in self._workers.values()]
         if True not in retried:
@@ -496,3 +499,8 @@ class WriteBehind(Closing):
                 advice="Close it and open it again: what is in the log is not lost",
             )
         )
+
+
+def _number(number: object) -> int:
+    """Return the number of a transaction. Raises `TypeError` or `ValueError` for what is none."""
+    return integer(number, "number", -sys.maxsize, sys.maxsize)
