@@ -29,9 +29,9 @@ from tallystick.pipeline.source.positions import (
     HistoryRewrittenError,
     LogPosition,
     Position,
+    is_at,
     key_of,
     lost,
-    order_of,
     require_unchanged,
 )
 from tallystick.pipeline.task import bounded, fed
@@ -91,7 +91,7 @@ def file_ranges(options: SourceOptions, start: Position, end: Position) -> list[
         steps = {
             key: (since, until)
             for key, until in end.items()
-            if order_of(since := _since(start.get(key), until)) != order_of(until)
+            if not is_at(since := _since(start.get(key), until), until)
         }
         sources = {key_of(log): log for log in logs}
         away = [key for key in steps if key not in sources]

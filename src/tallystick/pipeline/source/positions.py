@@ -269,6 +269,14 @@ def order_of(entry: LogPosition) -> tuple[int, int]:
     return entry["number"], entry["offset"]
 
 
+def is_at(entry: LogPosition, other: LogPosition) -> bool:
+    """Return whether two entries are one place.
+
+    Another file of the same number may have records up to the same offset: its bytes tell it.
+    """
+    return (order_of(entry), entry["digests"]) == (order_of(other), other["digests"])
+
+
 def reader_offset(hold_folder: str, log_folder: str) -> ReaderOffset:
     """Return how far a stream with this ``holdFolder`` has read a log, for `KeepForReader`."""
     return ReaderOffset(hold_folder, quote(log_folder, safe=""))

@@ -34,9 +34,9 @@ from tallystick.pipeline.source.positions import (
     LogPosition,
     Position,
     digests,
+    is_at,
     key_of,
     lost,
-    order_of,
     reached,
     replaced,
     require_unchanged,
@@ -183,7 +183,7 @@ class Tailer:
             return
         log = FollowedLog(source, self.options.reading)
         entry = position.get(key, UNREAD)
-        moved = order_of(entry) != order_of(start.get(key, UNREAD))
+        moved = not is_at(entry, start.get(key, UNREAD))
         step = _Step(self, log, prints, budget, entry, moved)
         self._read(log, step.advance)
         if step.entry["number"] >= 0 or step.entry["losses"]:
