@@ -74,6 +74,8 @@ def test_alerts_go_on_after_a_writer_that_was_killed_and_where_there_were_none(
         alerting.raise_alerts(spark, run, 5)
     told = spark.read.format(form).load(str(tmp_path / alerting.ALERTS))
     assert told.count() == 1
+    files = [*(tmp_path / alerting.ALERTS).glob("part-*")]
+    assert len(files) == 1  # a look that finds nothing leaves none
 
 
 def _told(out: Path) -> list[bytes]:

@@ -66,6 +66,8 @@ def raise_alerts(spark: SparkSession, run: Run, limit_seconds: float) -> None:
             reader = reader.schema(late.schema)
         known = reader.load(literal(folder, run.form)).select(*KEYS)
         late = late.join(known, list(KEYS), "left_anti")
+        if late.isEmpty():  # else every look would leave one more file of nothing
+            return
     late.coalesce(1).write.format(run.form).mode("append").save(folder)
 
 
