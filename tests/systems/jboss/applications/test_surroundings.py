@@ -469,6 +469,22 @@ def test_a_journal_on_another_disk_is_read_through_its_link(name: str, tmp_path:
 PAGED = "paged"
 
 
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [("journal", True), ("bindings", True), ("large-messages", True), ("paging", False)],
+)
+def test_no_broker_starts_with_a_link_to_nothing_where_it_makes_a_folder(
+    name: str, refused: bool, tmp_path: Path
+) -> None:
+    """A disk that is not there yet: Artemis 2.40 comes to pages only where it reads or has some."""
+    data = broker(tmp_path)
+    shutil.rmtree(data / name, ignore_errors=True)
+    (data / name).symlink_to(tmp_path / "unmounted")
+    (found,) = tallystick.explain(data).logs[:1]
+    assert (found.judgement.answer is Answer.REFUSES) is refused
+    assert ("unmounted, which is not there" in found.judgement.text) is refused
+
+
 def _address(data: Path) -> Path:
     return next((data / "paging").rglob("address.txt"))
 

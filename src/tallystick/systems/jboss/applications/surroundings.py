@@ -21,7 +21,7 @@ from typing import Final
 from tallystick.errors import LogUnreadableError
 from tallystick.printable import counted
 from tallystick.records import Answer, AtStake, Part, Surroundings
-from tallystick.storage.source import logical_name
+from tallystick.storage.source import link_to_nothing, logical_name
 from tallystick.systems.jboss.applications.broker_xml import (
     DATABASE,
     FILE_NAME,
@@ -61,6 +61,8 @@ MESSAGE_EXTENSIONS: Final = frozenset({_NEWER, _OLDER})
 BINDINGS_EXTENSIONS: Final = frozenset({"bindings", "jms"})
 _MESSAGE_ENDINGS: Final = tuple(f".{one}" for one in sorted(MESSAGE_EXTENSIONS))
 _BROKERS: Final = MESSAGE_EXTENSIONS | BINDINGS_EXTENSIONS
+_MADE: Final = ("journal", "bindings", "large-messages")
+"""Parts whose folders a start makes where they are not there; that of pages it makes for a page."""
 _STARTED_SINCE: Final = (
     "They tell of a start of the broker that the journal does not, and each gives new ids to files "
     "of both"
@@ -105,6 +107,8 @@ def _with_settings(folder: str, extension: str, known: Known, layout: Layout) ->
     if extension in _BROKERS and (name := of_other_case(layout)):
         why = f"A broker opens {name.lower()}, not {name}, unless its settings say so: it "
         return Surroundings(broker, BROKER, (_renamed(f"{broker}/{name}", why),))
+    if extension in _BROKERS and (nowhere := _leading_nowhere(places)) is not None:
+        return Surroundings(broker, BROKER, (nowhere,))
     if extension in BINDINGS_EXTENSIONS:
         return _beside_bindings(folder, broker, places)
     beside = {part: one for part, one in places.items() if one.there and part != "journal"}
@@ -195,6 +199,16 @@ def _elsewhere(path: str) -> Part:
     return Part(
         "journal", path, FILE_NAME, False, None, why, Answer.CANNOT_TELL, AtStake(), decided_by
     )
+
+
+def _leading_nowhere(places: Mapping[str, Place]) -> Part | None:
+    """Return the first part that is a link to nothing in whose place no start makes a folder."""
+    for name in _MADE:
+        path, found_by, _ = places[name]
+        if nowhere := link_to_nothing(path):
+            why = f"{path} is a link to {nowhere}, which is not there: the broker does not start."
+            return Part(name, path, found_by, there=False, why=why, answer=Answer.REFUSES)
+    return None
 
 
 def _beside_bindings(folder: str, broker: str, places: Mapping[str, Place]) -> Surroundings:
