@@ -627,13 +627,32 @@ def nothing_names(system: Original, copy: Path, whole: Whole, other: Path) -> bo
     sources = (whole.older.with_name("older-seg0"), other / "seg0")
     if any(_are_all_of(copy / "seg0", one) for one in sources):
         return True
-    if not all(any(_equal(copy / one, source / one.name) for source in sources) for one in changed):
+    parts = (copy, whole.folder)
+    if not all(any(_is_mixed(one, *parts, source) for source in sources) for one in changed):
         return False
     tables: dict[bytes, set[int]] = {}
     for one in conglomerates(str(copy / f"seg0/c{CONGLOMERATES:x}.dat")):
         tables.setdefault(one.table_id, set()).add(one.number)
     theirs = [group for group in tables.values() if group & numbers]
     return set().union(*theirs) == numbers
+
+
+def _is_mixed(container: Path, copy: Path, today: Path, source: Path) -> bool:
+    """Return whether a container is that of a source, or has pages of it beside those of today."""
+    paths = (copy / container, source / container.name, today / container)
+    if _equal(*paths[:2]):
+        return True
+    if not all(one.exists() for one in paths):
+        return False
+    size = around.PAGE_SIZES[0]
+    pages, theirs, own = (
+        [content[at : at + size] for at in range(0, len(content), size)]
+        for content in (one.read_bytes() for one in paths)
+    )
+    return len(pages) == len(own) and all(
+        one in (page, other)
+        for one, page, other in itertools.zip_longest(pages, own, theirs[: len(own)])
+    )
 
 
 def _are_all_of(containers: Path, source: Path) -> bool:

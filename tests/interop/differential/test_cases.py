@@ -363,21 +363,36 @@ def test_damage_to_a_store_of_states_is_known_where_a_coordinator_leaves_it(
         (["c490.dat", "c10.dat"], False),
     ],
 )
+@pytest.mark.parametrize(
+    ("content", "is_theirs"),
+    [
+        (b"o" * 8192, True),
+        (b"o" * 4096 + b"t" * 4096, True),  # one page of it
+        (b"o" * 4096 + b"x" * 4096, False),
+        (b"o" * 4096, False),
+    ],
+)
 def test_a_whole_table_of_which_the_log_tells_nothing_may_be_of_another_database(
-    taken: list[str], unseen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    taken: list[str],
+    unseen: bool,
+    content: bytes,
+    is_theirs: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     listed = {b"a": [0x490], b"b": [0x4A0, 0x4B1], b"c": [0x4C0]}
     found = listing(listed, monkeypatch)
     monkeypatch.setattr(cases, "_named_in", lambda _: Named({0x4C0}, math.inf))
     whole, other = derby(tmp_path / "one"), derby(tmp_path / "two")
-    for place, text in ((whole, b"this"), (other, b"other")):
+    for place, text in ((whole, b"t" * 8192), (other, b"o" * 8192)):
         for one in found:
             (place.folder / f"seg0/c{one.number:x}.dat").write_bytes(text)
     (whole.folder / "db.lck").touch()
     copy = Path(shutil.copytree(whole.folder, tmp_path / "copy"))
     for name in taken:
-        (copy / "seg0" / name).write_bytes(b"other")
-    assert nothing_names(ORIGINALS["derby"], copy, whole, other.folder) is unseen
+        (copy / "seg0" / name).write_bytes(content)
+    told = nothing_names(ORIGINALS["derby"], copy, whole, other.folder)
+    assert told is (unseen and is_theirs)
 
 
 def listing(tables: dict[bytes, list[int]], monkeypatch: pytest.MonkeyPatch) -> list[Conglomerate]:

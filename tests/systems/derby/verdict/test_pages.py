@@ -649,8 +649,35 @@ def test_a_table_that_has_other_rows_than_its_index_is_of_another_time(
     assert (file.name in text, "same table" in text) == (True, True)
 
 
+@pytest.mark.parametrize("is_met", [False, True])
+def test_a_table_that_has_a_row_where_its_index_does_not_lead_is_of_another_time(
+    is_met: bool, tmp_path: Path
+) -> None:
+    """As where a row was deleted since, and another one added: the original lost a table."""
+    path = killed(tmp_path)
+    file, at = row_of(path, is_index=False)
+    content = bytearray(file.read_bytes())
+    content[at + 1] = 0x3F  # its record id
+    content[4096:8192] = summed(bytes(content[4096:8192]))
+    file.write_bytes(content)
+    if is_met:
+        unknown(path, file, 1)
+    found = verdict_of(path).judgement
+    assert ("other rows than" in found.text) is (found.answer is not Answer.SAFE) is not is_met
+
+
 def without_a_row(path: Path, *, is_index: bool) -> Path:
     """Mark a row of a table or an index as deleted, whose table redo does not meet."""
+    file, at = row_of(path, is_index=is_index)
+    content = bytearray(file.read_bytes())
+    content[at] |= 1
+    content[4096:8192] = summed(bytes(content[4096:8192]))
+    file.write_bytes(content)
+    return file
+
+
+def row_of(path: Path, *, is_index: bool) -> tuple[Path, int]:
+    """The last row of a table or an index, whose table redo does not meet, and where it begins."""
     named = {one.page.container for one in redone_pages(reading_of(path).recovery)}
     groups: dict[bytes, list[Conglomerate]] = {}
     for one in conglomerates(str(path / "seg0/c20.dat")):
@@ -665,11 +692,8 @@ def without_a_row(path: Path, *, is_index: bool) -> Path:
         at = int.from_bytes(page[-8 - 6 * last :][:2])
         pages = PageFile(str(file))
         if is_wanted and last > 1 and (pages.pages, pages.page_size, page[at] & 1) == (2, 4096, 0):
-            break
-    content[4096 + at] |= 1
-    content[4096:8192] = summed(bytes(content[4096:8192]))
-    file.write_bytes(content)
-    return file
+            return file, 4096 + at
+    raise AssertionError("redo meets every table")
 
 
 @pytest.mark.parametrize("is_changed", [False, True])

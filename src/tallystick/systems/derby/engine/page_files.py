@@ -1,7 +1,7 @@
 """Containers of which single pages are read: what recovery and a count of rows ask of them.
 
 In: the path of a container's file, and numbers of pages. Out: their versions or what is wrong with
-them, and how many rows they have.
+them, how many rows they have, and where those are.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ from tallystick.systems.derby.engine.index_pages import (
     node_of,
     rows_of_index,
 )
+from tallystick.systems.derby.format.compressed_numbers import (
+    Cursor,
+    compressed_int,
+    compressed_long,
+)
 from tallystick.systems.derby.format.container_pages import (
     ALLOCATION,
+    CHECKSUM_SIZE,
     HEAD_AT,
     HEAD_SIZE,
     ROW_DELETED,
@@ -33,6 +39,7 @@ from tallystick.systems.derby.format.container_pages import (
     rows_at,
 )
 from tallystick.systems.derby.format.crypto import LogCipher
+from tallystick.systems.derby.format.page_rows import read_row
 from tallystick.systems.derby.read.containers import CONTROL_ROW
 
 _DROPPED, _COMMITTED_DROP = 1, 2
@@ -141,9 +148,29 @@ class PageFile:
             return -1
         pages = self.pages_at(range(1, self.size // self.page_size))
         try:
-            return sum(_live_rows(number, page, is_index=is_index) for number, page in pages)
+            return sum(len(_live_rows(number, page, is_index=is_index)) for number, page in pages)
         except UNREADABLE:
             return -1
+
+    def places(self, *, is_index: bool) -> frozenset[bytes] | None:
+        """Return where the rows of a table begin, or where those of an index say so.
+
+        As an index has it: page and record id. Of rows that are not deleted; None if that is not
+        known.
+        """
+        found = set[bytes]()
+        try:
+            for number, page in self.pages_at(range(1, self.size // self.page_size)):
+                data = bytes(page[:-CHECKSUM_SIZE])
+                for at in _live_rows(number, page, is_index=is_index):
+                    if is_index:
+                        found.add(read_row(Cursor(data, at)).fields[-1].data or b"")
+                    else:
+                        record = Cursor(data, at + 1).compressed_int()
+                        found.add(compressed_long(number) + compressed_int(record))
+        except UNREADABLE:
+            return None
+        return frozenset(found)
 
     def is_tree(self, changed: Collection[int] = ()) -> bool:
         """Return whether the pages of an index are one tree, as `index_pages.is_tree` has it.
@@ -171,15 +198,15 @@ def _head(number: int, page: memoryview, size: int) -> PageHead:
     return PageHead(number, header.version, used=header.has_rows)
 
 
-def _live_rows(number: int, page: memoryview, *, is_index: bool) -> int:
-    """Return how many rows of a table or index begin on a page and are not deleted."""
+def _live_rows(number: int, page: memoryview, *, is_index: bool) -> list[int]:
+    """Return where rows of a table or index begin on a page that are not deleted."""
     header = read_page_header(page)
     if not header.has_rows or header.overflow or not header.rows:
-        return 0
+        return []
     places = rows_at(page)
     if is_index:
         found = rows_of_index(page)
         if found is None or not is_leaf(found[0]):
-            return 0
+            return []
     of_rows = places[1:] if is_index or number == CONTROL_ROW[0] else places
-    return sum(not page[place] & ROW_DELETED for place in of_rows)
+    return [place for place in of_rows if not page[place] & ROW_DELETED]

@@ -1,12 +1,14 @@
-"""Whether tables and their indexes have as many rows as each other after a boot.
+"""Whether tables and their indexes have the same rows after a boot.
 
 In: the containers of a database, and what redo does to their rows. Out: a `Part` where two of one
-table differ.
+table have not as many, or where an index leads to others, which is looked at only where redo
+changes neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice, product
 from typing import NamedTuple
 
 from tallystick.printable import counted
@@ -17,6 +19,9 @@ from tallystick.systems.derby.engine.rows_after import RowsAfter
 from tallystick.systems.derby.format.crypto import LogCipher
 from tallystick.systems.derby.format.layout import SEGMENT
 from tallystick.systems.derby.read.containers import Conglomerate
+
+_PLACES_MAX = 1 << 14
+"""Rows of a table and its indexes of which the places are compared: that takes time."""
 
 
 class _Count(NamedTuple):
@@ -73,6 +78,26 @@ class RowCounts:
             if known[one].most < known[other].least:
                 yield self._part(one, other, known)
                 return
+            few = sum(one.stored for one in known.values()) <= _PLACES_MAX
+            if few and numbers.isdisjoint((*odd, *self._redone)):
+                yield from islice(self._leading_elsewhere(group), 1)
+
+    def _leading_elsewhere(self, group: Sequence[Conglomerate]) -> Iterator[Part]:
+        """Yield the indexes that do not lead to the rows of their table, which redo leaves."""
+        tables = [one for one in group if one.is_table]
+        for table, index in product(tables, [one for one in group if not one.is_table]):
+            rows, leads = self._places(table), self._places(index)
+            if rows is not None and leads is not None and rows != leads:
+                path = self._paths[index.number]
+                part = f"{SEGMENT}/{logical_name(path)}"
+                why = f"{part} has other rows than {logical_name(self._paths[table.number])}, of "
+                why += "the same table: they are of different times or databases."
+                answer = Answer.CANNOT_TELL
+                yield Part(part, path, "the catalogue", fits=False, why=why, answer=answer)
+
+    def _places(self, one: Conglomerate) -> frozenset[bytes] | None:
+        file = PageFile(self._paths[one.number], self._cipher)
+        return file.places(is_index=not one.is_table)
 
     def _count(self, one: Conglomerate, odd: Collection[int]) -> _Count | None:
         stored = PageFile(self._paths[one.number], self._cipher).rows(is_index=not one.is_table)
