@@ -336,6 +336,20 @@ def test_a_file_whose_end_is_not_in_small_letters_is_not_opened(
     assert answer_of(tmp_path)[0] is Answer.SAFE
 
 
+def test_parts_that_were_joined_and_left_are_not_opened_without_split(tmp_path: Path) -> None:
+    """1.4.200 opens the joined file alone with every row, and with split: nothing."""
+    folder = unpacked("split-files.txz", tmp_path)
+    first, count = folder / "test.h2.db", len([*folder.glob("*.part")])
+    parts = [folder / f"{first.name}.{number}.part" for number in range(1, count + 1)]
+    first.write_bytes(b"".join(one.read_bytes() for one in (first, *parts)))
+    found = tallystick.explain(folder).logs[0].judgement
+    assert (found.answer, found.reason) == (Answer.CANNOT_TELL, "beside-the-log")
+    assert "it opens the first file alone" in found.text
+    for one in parts:
+        one.unlink()
+    assert answer_of(folder)[0] is Answer.SAFE
+
+
 def test_parts_in_large_letters_are_found_and_named(tmp_path: Path) -> None:
     """1.3.176 does not open it."""
     folder = unpacked("split-files.txz", tmp_path)

@@ -213,8 +213,12 @@ def _split(first: str, parts: dict[int, str]) -> Iterator[Part]:
             return
         own = source_size(path)
         if own > size or (own < size and number < last) or not size:
-            text = f"{name} has {own} bytes, and the first part {size}: H2 does not open them."
-            yield Part(name, path, _SPLIT, fits=False, why=text, answer=Answer.REFUSES)
+            text = f"{name} has {own} bytes, and the first part {size}: H2 does not open them"
+            answer = Answer.REFUSES
+            if own < size and size & size - 1:  # no part: their size is a power of two
+                text += " with split: in its URL. Without, it opens the first file alone"
+                answer = Answer.CANNOT_TELL
+            yield Part(name, path, _SPLIT, fits=False, why=f"{text}.", answer=answer)
         elif number:
             text = "It goes on where the part before it ends; H2 opens it with split: in its URL."
             yield Part(name, path, _SPLIT, fits=True, why=text)
