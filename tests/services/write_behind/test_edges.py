@@ -102,13 +102,18 @@ def test_target_that_hangs_does_not_keep_the_service_from_closing(tmp_path: Path
 
 
 @pytest.mark.parametrize("where", ["a function", "a coroutine function", "the disposer"])
-def test_it_cannot_be_closed_in_a_thread_that_it_waits_for(tmp_path: Path, where: str) -> None:
+def test_nothing_waits_for_the_thread_that_it_was_called_in(tmp_path: Path, where: str) -> None:
     refused = threading.Event()
 
     def close(*_: object) -> None:
         if not refused.is_set():
-            with pytest.raises(TransactionUsageError, match="close of a write-behind service was"):
-                behind.close()
+            calls: list[Callable[[], object]] = [behind.close]
+            if where != "the disposer":
+                calls += [behind.drain, behind.replay, lambda: behind.wait(1)]
+                assert not behind.drain(0.0)
+            for call in calls:
+                with pytest.raises(TransactionUsageError, match="of a write-behind service was"):
+                    call()
             refused.set()
 
     async def close_awaited(_: PersistEntry) -> None:

@@ -20,7 +20,7 @@ import contextlib
 import os
 import posixpath
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -60,7 +60,7 @@ from tallystick.storage.opening import (
     owns_log,
     require_outside,
 )
-from tallystick.storage.scheduling import time
+from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.registry import NATIVE
 
@@ -349,17 +349,24 @@ class WriteBehind(Closing):
     def wait(self, number: int, timeout: float | None = None) -> bool:
         """Return True once every target has applied it, False after ``timeout`` seconds.
 
-        Raises `KeyError` if no transaction has this number.
+        Raises:
+            KeyError: no transaction has this number.
+            TransactionUsageError: a target called it, without a timeout.
         """
         self._require_own()
+        self._require_end(timeout, "wait")
         number, seconds = _number(number), time_left(timeout, "timeout")
         if not 0 < number <= self._log.last_number:
             raise KeyError(number)
         return self._backlog.wait_gone(number, seconds)
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Return True once nothing is pending, False after ``timeout`` seconds."""
+        """Return True once nothing is pending, False after ``timeout`` seconds.
+
+        Raises `TransactionUsageError` if a target called it, without a timeout.
+        """
         self._require_own()
+        self._require_end(timeout, "drain")
         return self._backlog.wait_empty(time_left(timeout, "timeout"))
 
     # -- for operators -------------------------------------------------------------------------
@@ -398,8 +405,10 @@ class WriteBehind(Closing):
             IncompleteLogError: Some of it is for unknown targets; nothing is applied.
             OSError: No other thread can be started; call it again once one can.
             TargetAheadError: A target and the log do not belong together; it gets nothing.
+            TransactionUsageError: A target called it, without a timeout.
         """
         self._require_own()
+        self._require_end(timeout, "replay")
         timeout = time_left(timeout, "timeout")
         unknown = {name for one in self._backlog.all() for name in one.left} - self._workers.keys()
         if unknown:
@@ -438,8 +447,7 @@ class WriteBehind(Closing):
         """
         if self._closed or self._forked:
             return
-        disposal = () if self._disposal is None else (self._disposal.thread,)
-        require_outside((*self._workers.threads(), *disposal), "close of a write-behind service")
+        self._require_end(None, "close", () if self._disposal is None else (self._disposal.thread,))
         left = time_left(self.settings.close_timeout if timeout is None else timeout, "timeout")
         self._closed = True
         deadline = time.monotonic() + (left or 0.0)
@@ -454,6 +462,14 @@ class WriteBehind(Closing):
             except BaseException:
                 deadline = time.monotonic()
                 raise
+
+    def _require_end(
+        self, timeout: float | None, what: str, others: Iterable[threading.Thread] = ()
+    ) -> None:
+        """Require that a call which waits has a limit, or does not wait for its own thread."""
+        if timeout is None:
+            threads = (*self._workers.threads(), *others)
+            require_outside(threads, f"{what} of a write-behind service")
 
     def _close_log(self) -> None:
         try:
