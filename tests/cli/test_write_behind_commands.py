@@ -52,6 +52,15 @@ def left_behind(request: Any, tmp_path: Path) -> tuple[Path, str]:
     return path, request.param
 
 
+@pytest.mark.parametrize("place", ["[::1", "h:no", "u:hunter2@x:h/d"])
+def test_an_address_without_a_port_is_refused_in_a_sentence(place: str, tmp_path: Path) -> None:
+    WriteBehind(tmp_path, {"orders": down}).close()
+    with untouched(tmp_path):
+        code, text = run(replay.command, str(tmp_path), "--target", f"orders=postgresql://{place}")
+    assert (code, "'orders': the address has no port" in text) == (2, True)
+    assert "hunter2" not in text
+
+
 def test_the_backlog_is_counted_and_nothing_touched(left_behind: tuple[Path, str]) -> None:
     path, system = left_behind
     with untouched(path):

@@ -96,6 +96,11 @@ def _engines(targets: tuple[str, ...]) -> dict[str, Any]:
             engines[name] = sqlalchemy.create_engine(url)
         except (sqlalchemy.exc.ArgumentError, ImportError) as error:
             raise click.BadParameter(f"{name!r}: {error}", param_hint=_OPTION) from error
+        except ValueError as error:  # what it quotes may be of a password
+            text = (
+                f"{name!r}: the address has no port where one is expected, or a host it cannot be"
+            )
+            raise click.BadParameter(text, param_hint=_OPTION) from error
     return engines
 
 

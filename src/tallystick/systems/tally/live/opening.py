@@ -59,7 +59,7 @@ from tallystick.systems.tally.verdict.answer import grounds
 
 _ADVICE: Final = (
     "Nothing was changed. Restore the damaged file from a copy; or look with `tallystick explain`, "
-    "and write what can be read to a new log with tallystick.systems.tally.live.salvage"
+    "and write what can be read to a new log with `tallystick salvage LOG --to NEW --as journal`"
 )
 _ADVICE_ARCHIVED: Final = (
     "If these are archived segments of a log: tallystick.scan and `tallystick dump` read them, and "
