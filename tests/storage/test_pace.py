@@ -75,6 +75,21 @@ def test_heads_and_parts_come_from_the_disk_too(
     assert len(dropped) == 3, "and once at the end"
 
 
+def test_a_file_is_read_once_in_a_block_and_again_where_it_has_changed(tmp_path: Path) -> None:
+    file, pace = tmp_path / "file", Pace()
+    file.write_bytes(bytes(1000))
+    with paced(pace):
+        for _ in range(3):
+            open_source(str(file)).close()
+        assert pace.total == 1000
+        file.write_bytes(bytes(1001))
+        open_source(str(file)).close()
+        assert pace.total == 2001
+    with paced(pace):
+        open_source(str(file)).close()
+    assert pace.total == 3002
+
+
 def test_outside_of_the_block_nothing_is_paced(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
     pace = Pace()

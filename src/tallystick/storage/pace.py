@@ -44,23 +44,29 @@ class Pace:
         self._rate = bytes_per_s
         self._sleep, self._clock = sleep or time.sleep, clock or time.monotonic
         self._due = self._clock()
-        self._read: set[str] = set()
+        self._read: dict[str, tuple[int, int, int] | None] = {}
 
     def read_through(self, path: str, descriptor: int) -> None:
         """Read every byte of an open file from the disk, into the cache.
 
+        A file that is opened again, and has not changed, was read.
+
         Raises:
             OSError: the disk cannot read some of them.
         """
+        found, offset = os.fstat(descriptor), 0
+        state = found.st_ino, found.st_size, found.st_mtime_ns
+        if self._read.get(path) == state:
+            return
         self.from_disk(path, descriptor)
-        offset = 0
         while piece := pread(descriptor, PIECE, offset):
             offset += len(piece)
             self._wait(len(piece))
+        self._read[path] = state
 
     def from_disk(self, path: str, descriptor: int, size: int = 0) -> None:
         """Have the next ``size`` bytes that are read of an open file come from the disk."""
-        self._read.add(path)
+        self._read[path] = None
         drop_cached(descriptor)
         self._wait(size)
 
@@ -74,7 +80,7 @@ class Pace:
     def leave(self) -> None:
         """Drop what was read from the cache; what others have mapped stays."""
         while self._read:
-            path = self._read.pop().removeprefix("file://")
+            path = self._read.popitem()[0].removeprefix("file://")
             try:
                 descriptor = os.open(path, os.O_RDONLY | O_PLAIN)
             except OSError:
