@@ -162,8 +162,10 @@ REASONS = reasons(
     ),
     Reason(
         "last-file-missing",
-        Answer.LOSES,
-        "An end marker is written after the header of the next file, and that file is missing.",
+        Answer.CANNOT_TELL,
+        "An end marker is written after the header of the next file, and that file is missing: "
+        "what was committed in it, if anything was, is lost.",
+        "the missing log file, from a backup",
     ),
     Reason(
         "commits-dropped",

@@ -119,7 +119,8 @@ def _losses(
         yield Ground("commits-dropped", at_stake=stake)
     if recovery.lost_file:
         name = f"log{recovery.lost_file}.dat"
-        yield Ground("last-file-missing", f"{name} is missing, and it is known to have existed.")
+        text = f"{name} is missing, and it is known to have existed. What was committed in it, if "
+        yield Ground("last-file-missing", f"{text}anything was, is lost.")
 
 
 def _older_control(log: LogFiles, analysis: LogAnalysis, recovery: Recovery) -> str:

@@ -95,10 +95,10 @@ def _lost_file(recovery: Recovery) -> Difference:
         "the last log file",
         f"takes {instant_text(recovery.log_end)} for the end of the log: {recovery.end_reason}",
         f"an end marker is written only when the next file exists: {name} is missing",
-        f"A restart drops everything that {name} held without an error. Look for it before "
+        f"A restart drops what {name} held, if anything, without an error. Look for it before "
         "anything starts the database; only a backup of a database that archives its "
         "log leaves it out.",
-        Severity.LOSS,
+        Severity.DAMAGE,
     )
 
 

@@ -87,7 +87,6 @@ def _missing_files(build: FindingBuilder, log: LogFiles, recovery: Recovery) -> 
     present = set(log.files)
     needed = {recovery.start >> 32, recovery.checkpoint >> 32 or recovery.start >> 32} - {0}
     lost = recovery.lost_file
-    needed |= {lost} - {0}
     between = set(range(min(present), max(present))) if present else set()
     # No restart reads what is before its start: an archive, or a file that could not be deleted.
     unread = recovery.start >> 32 if recovery.boots and recovery.finds_checkpoint else 0
@@ -98,7 +97,7 @@ def _missing_files(build: FindingBuilder, log: LogFiles, recovery: Recovery) -> 
             severity=_missing_severity(number, needed, unread),
             advice=None if log.files or log.controls else _NO_FILE,
         )
-        for number in sorted((needed | between) - present)
+        for number in sorted((needed | between | {lost} - {0}) - present)
     ]
 
 
