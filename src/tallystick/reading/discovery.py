@@ -30,6 +30,7 @@ from tallystick.storage.source import (
     slashed,
     unreadable,
 )
+from tallystick.systems.findings import UNREADABLE
 from tallystick.systems.protocol import Entry, Folder, LogSource, ReadOptions, System
 from tallystick.systems.registry import systems
 
@@ -112,6 +113,8 @@ def _searched(
         if progress is not None:
             progress(folder.path)
         _search_settled(folder, known, found)
+    unread = [one.file for one in found.problems if one.code == UNREADABLE.code and one.file]
+    found.logs = [_with_unread_below(log, unread) for log in found.logs]
     return found
 
 
@@ -434,6 +437,18 @@ def _with_unread(log: LogSource, unread: Iterable[str]) -> LogSource:
     return replace(log, files=tuple(sorted((*log.files, *more)))) if more else log
 
 
+def _with_unread_below(log: LogSource, unread: Iterable[str]) -> LogSource:
+    """Return a log whose files lie in folders below its own with what cannot be read there.
+
+    Its reader tells what of it may hold a part of the log.
+    """
+    start = f"{log.path.rstrip('/')}/"
+    more = [one for one in unread if one.startswith(start) and one not in log.files]
+    if not more or log.path in map(parent, log.files):
+        return log
+    return replace(log, files=(*log.files, *more))
+
+
 def _readable(folder: Folder, found: Discovery) -> Folder:
     readable, names = [], {entry.name for entry in folder.entries}
     for entry in folder.entries:
@@ -455,7 +470,7 @@ def _readable(folder: Folder, found: Discovery) -> Folder:
 def unread_finding(error: LogUnreadableError, log: str) -> Finding:
     """Return the finding for a file or a folder that cannot be read."""
     return Finding(
-        "unreadable",
+        UNREADABLE.code,
         Severity.DAMAGE,
         "",
         log,

@@ -17,6 +17,7 @@ from tallystick.records import Answer, AtStake, Judgement, Part, Surroundings, V
 from tallystick.storage.source import (
     PACKINGS,
     ByteSource,
+    link_to_nothing,
     list_names,
     logical_name,
     open_source,
@@ -166,9 +167,12 @@ def names_beside(folder: str) -> frozenset[str]:
 
 
 def unlisted(folder: str) -> str:
-    """Return why the names in a folder that is there cannot be read; empty if they can."""
+    """Return why the names in a folder that is there cannot be read; empty if they can.
+
+    A link to nothing is there.
+    """
     try:
         list_names(folder)
     except LogUnreadableError as error:
-        return "" if is_missing(error) else error.message
+        return "" if is_missing(error) and not link_to_nothing(folder) else error.message
     return ""

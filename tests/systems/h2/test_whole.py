@@ -133,11 +133,16 @@ def test_files_of_large_objects_belong_to_the_database(tmp_path: Path) -> None:
     assert [(part.part, part.fits) for part in log.surroundings.parts] == [("test.lobs.db", True)]
 
 
+@pytest.mark.parametrize("linked", [False, True], ids=["gone", "a link to nothing"])
 @pytest.mark.parametrize("lost", ["test.lobs.db/2.t3.lob.db", "test.lobs.db"])
-def test_a_missing_file_of_a_large_object_is_a_loss(lost: str, tmp_path: Path) -> None:
+def test_a_missing_file_of_a_large_object_is_a_loss(
+    lost: str, linked: bool, tmp_path: Path
+) -> None:
     folder = unpacked("lob-files-1.2.tgz", tmp_path)  # 1.2.147: "File not found", error 90124
     path = folder / lost
     shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if linked:
+        path.symlink_to("gone")
     assert answer_of(folder) == (Answer.LOSES, "part-lost")
     alone = tallystick.explain(folder, options=ReadOptions(log_only=True))
     assert [one.judgement.answer for one in alone.logs] == [Answer.SAFE]

@@ -337,6 +337,26 @@ def test_a_file_that_cannot_be_read_decides_alone(store: Path) -> None:
     assert found.judgement.reason == "unreadable"
 
 
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (f"{ACTION}/{uid('17')}", "unreadable"),
+        (ACTION, "unreadable"),
+        ("StateManager", "unreadable"),
+        ("StateManager/notes", "no-state"),
+        ("notes", "no-state"),
+    ],
+)
+def test_a_store_with_a_link_to_nothing_where_states_may_lie_is_not_safe(
+    place: str, reason: str, tmp_path: Path
+) -> None:
+    """Recovery passes over it, and what it led to may be a decision."""
+    put(tmp_path, "0", PACKED_MAGIC + number(10), "Recovery/TransactionStatusManager")
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).symlink_to("gone")
+    assert judged(tmp_path)[1] == reason
+
+
 def test_a_stream_has_nothing_to_follow_in_a_store(store: Path) -> None:
     found = reading(store)
     assert {found.number(path) for path in found.source.files} == {None}

@@ -500,6 +500,8 @@ def _second_folder(data: Path) -> None:
         (lambda data: _address(data).rename(_address(data).with_name("ADDRESS.TXT")), "no address"),
         (lambda data: _address(data).write_text(""), "address.txt says ''"),
         (_second_folder, "in two folders"),
+        (lambda data: (data / "paging/other").symlink_to("gone"), "No such file"),
+        (lambda data: (page(data, 2).with_stem("000000004")).symlink_to("gone"), "000000004.page"),
         (
             lambda data: page(data, 2).rename(page(data, 2).with_suffix(".PAGE")),
             "not 000000002.PAGE",

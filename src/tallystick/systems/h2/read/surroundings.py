@@ -18,7 +18,13 @@ from typing import Final, NamedTuple
 from tallystick.printable import counted
 from tallystick.records import Answer, Part, Surroundings
 from tallystick.storage.files import Bytes
-from tallystick.storage.source import folder_above, link_target, logical_name, source_size
+from tallystick.storage.source import (
+    folder_above,
+    link_target,
+    link_to_nothing,
+    logical_name,
+    source_size,
+)
 from tallystick.systems.h2.format.layout import INNER_MAGIC_OFFSET, MAGIC, MAGIC_SIZE
 from tallystick.systems.h2.format.secure import decrypted_object
 from tallystick.systems.h2.format.values.types import Value
@@ -226,7 +232,7 @@ def _split(first: str, parts: dict[int, str]) -> Iterator[Part]:
 
 def _large_objects(first: str, lobs: Sequence[LobFile], password: str | None) -> Iterator[Part]:
     folder = _folder_of(first)
-    listed = cache(lambda path: frozenset(map(logical_name, names_beside(path))))
+    listed = cache(_files_in)
     name = folder.rpartition("/")[2]
     above = folder_above(folder)
     there = name in listed(above)
@@ -248,6 +254,12 @@ def _large_objects(first: str, lobs: Sequence[LobFile], password: str | None) ->
         of = counted(len(lobs), "large object")
         text = f"Rows name {of}, and each has its file." if lobs else "No row names one."
         yield Part(name, folder, _LAYOUT, fits=True, why=text)
+
+
+def _files_in(folder: str) -> frozenset[str]:
+    """Return the names in a folder that lead to something: others are missing to the engine."""
+    names = names_beside(folder)
+    return frozenset(logical_name(one) for one in names if not link_to_nothing(f"{folder}/{one}"))
 
 
 def _folder_of(first: str) -> str:

@@ -36,7 +36,7 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
-from tallystick.storage.source import open_source
+from tallystick.storage.source import link_to_nothing, open_source
 from tallystick.systems.answers import Ground, judgement_of
 from tallystick.systems.decisions import CoordinatorReading, decision_rows
 from tallystick.systems.findings import FindingBuilder
@@ -59,6 +59,7 @@ from tallystick.systems.jboss.format.object_files import (
     object_file,
 )
 from tallystick.systems.jboss.format.participants import (
+    ACTION,
     SUBORDINATE,
     TRANSACTION,
     is_local_transaction,
@@ -74,7 +75,7 @@ from tallystick.systems.protocol import (
     Split,
     readable_entries,
 )
-from tallystick.systems.surroundings import names_beside
+from tallystick.systems.surroundings import is_missing, names_beside, unlisted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,6 +192,11 @@ class ObjectStoreReading(CoordinatorReading):
         read = ((path, object_file(path)) for path in sorted(self.source.files))
         states = (self._state(path, named) for path, named in read if named is not None)
         found = [one for one in states if one is not None]
+        for path in self.source.files:
+            if object_file(path) is not None or not _is_folder_of_transactions(path):
+                continue
+            if why := unlisted(path):
+                self._unread.append(LogUnreadableError(why, file=path))
         found = _placed(self.source.path, found)
         found = [replace(one, locked=self._is_locked(one.path)) for one in found]
         in_use = {(one.named.type_name, one.named.uid) for one in found if one.in_use}
@@ -217,7 +223,7 @@ class ObjectStoreReading(CoordinatorReading):
             with open_source(f"{path}{LOCK}") as lock:
                 return keeps_readers_out(bytes(lock.data))
         except LogUnreadableError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):  # it was given back
+            if not is_missing(error):  # else it was given back
                 self._unread.append(error)
             return False
 
@@ -238,7 +244,7 @@ class ObjectStoreReading(CoordinatorReading):
             with open_source(path) as opened:
                 data = bytes(opened.data)
         except LogUnreadableError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):  # its transaction ended
+            if not is_missing(error) or link_to_nothing(path):  # else its transaction ended
                 self._unread.append(error)
             return None
         type_name = named.type_name
@@ -374,6 +380,13 @@ class ObjectStoreReading(CoordinatorReading):
 
         chosen = (one for one in self.records() if split is None or one.file == split.file)
         return record_batches(chosen, self.source.path, self.clock.value, rows)
+
+
+def _is_folder_of_transactions(path: str) -> bool:
+    """Return whether a path is that of a folder of transactions, or of one above it."""
+    named = object_file(f"{path}/{_SOME_UID}")
+    type_name = named.type_name if named is not None else ""
+    return is_transaction(type_name) or (bool(type_name) and ACTION.startswith(f"{type_name}/"))
 
 
 def _placed(store: str, states: list[_State]) -> list[_State]:

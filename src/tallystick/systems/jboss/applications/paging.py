@@ -16,7 +16,7 @@ from typing import Final
 from tallystick.errors import LogUnreadableError
 from tallystick.printable import counted
 from tallystick.records import Answer, Part
-from tallystick.storage.source import logical_name
+from tallystick.storage.source import link_to_nothing, logical_name
 from tallystick.systems.jboss.applications.large_messages import odd_file, unnumbered
 from tallystick.systems.jboss.applications.needs import Known, Needs
 from tallystick.systems.jboss.applications.places import Place
@@ -113,6 +113,8 @@ def passed_over(place: Place, queues: dict[int, str]) -> Part | None:
             why = f"{damage}. A start reads the pages there."
         elif pages and below != path and _ADDRESS not in names:
             why = f"{where} has no {_ADDRESS}: a start passes over the messages in its pages."
+        elif odd := next((one for one in pages if link_to_nothing(f"{below}/{one}")), ""):
+            why = f"{where}/{odd} is a link to nothing: what it held is not read."
         elif odd := next((one for one in pages if one != one.lower()), ""):
             why = f"A broker reads {odd.lower()}, not {odd}: it takes that page for read."
         elif pages and below != path:
