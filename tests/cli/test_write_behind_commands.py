@@ -21,7 +21,8 @@ from tallystick.cli.act import replay
 from tallystick.cli.watch import backlog
 from tallystick.disposal.disposers import MoveDisposer
 from tallystick.disposal.worker import dispose_of
-from tallystick.errors import NotALogError, UnsupportedFormatError
+from tallystick.errors import CorruptLogError, NotALogError, UnsupportedFormatError
+from tallystick.indoubt.doctor import Level, examine
 from tallystick.services.journal import Journal
 from tallystick.services.write_behind import TargetDownError, WriteBehind, WriteBehindSettings
 from tallystick.systems.tally.live.log import TallyLog
@@ -72,6 +73,22 @@ def test_the_backlog_is_counted_and_nothing_touched(left_behind: tuple[Path, str
     assert [one["reference"] for one in log["transactions"]] == ["order-1", "order-2", "order-3"]
     code, text = run(backlog.command, str(path))
     assert "3 pending" in text
+
+
+def test_a_service_of_which_only_notes_are_left_is_lost_where_it_does_not_open(
+    left_behind: tuple[Path, str],
+) -> None:
+    """The mark of a log of blocks says which of them were not disposed of."""
+    path, system = left_behind
+    for file in (path / "log").glob("*.ctlog" if system == "cloudtran" else "*.tally"):
+        file.unlink()
+    with pytest.raises(CorruptLogError):
+        WriteBehind(path, {"orders": down}, system=system)
+    with untouched(path):
+        code, text = run(backlog.command, str(path))
+        assert (code, "CANNOT TELL" in text) == (1, True)
+        problems = [one.what for one in examine(str(path), {}) if one.level is Level.PROBLEM]
+        assert problems == ["log"]
 
 
 def asked(database: Path, statement: str) -> list[Any]:

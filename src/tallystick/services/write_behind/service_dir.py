@@ -72,9 +72,13 @@ def holds_no_log(folder: str, fs: FileSystem) -> bool:
 
 
 def gave_all_away(folder: str, fs: FileSystem) -> bool:
-    """Return whether the log of a service has only its own notes, as all files are disposed of."""
+    """Return whether the log of a service has only its own notes, as all files are disposed of.
+
+    Notes that name more than was disposed of are those of a log that is lost: it does not open.
+    """
+    path = posixpath.join(folder, LOG_FOLDER)
     notes = {pattern for one in systems() for pattern in one.neighbours}
-    return is_vacant(posixpath.join(folder, LOG_FOLDER), fs, notes)
+    return is_vacant(path, fs, notes) and all(one.opens_by_notes(path, fs) for one in systems())
 
 
 def recorded_system(folder: str, fs: FileSystem) -> str | None:

@@ -25,6 +25,7 @@ SYSTEM = System(
     },
     reopener="tallystick.systems.cloudtran.live.role:reopen",
     clocks=frozenset({Clock.WALL_US}),
+    notes_suffice="tallystick.systems.cloudtran.live.opening:notes_suffice",
     neighbours=frozenset({"*.lock", "*.mark"}),
     change_feed=True,
     settings={

@@ -174,6 +174,9 @@ class System:
         sql: the `Dialect` of its databases; empty where it has none.
         put_aside: function ``(LogSource) -> str`` that tells, in words, why the system never reads
             the files (again), such as copies that it has put aside, and says nothing of others.
+        notes_suffice: function ``(folder, FileSystem) -> bool`` that tells whether a log opens in a
+            folder that has nothing of it but its own notes: all of its files were disposed of. No
+            name of a function of systems whose logs leave no such notes.
     """
 
     name: str
@@ -210,6 +213,7 @@ class System:
     mender: str = ""
     log_owner: str = ""
     put_aside: str = ""
+    notes_suffice: str = ""
     folders: frozenset[str] = frozenset()
     sql: str = ""
 
@@ -226,6 +230,10 @@ class System:
     def aside(self, source: LogSource) -> str:
         """Return why the system never reads a log again that it has put aside; else nothing."""
         return str(resolve_name(self.put_aside)(source)) if self.put_aside else ""
+
+    def opens_by_notes(self, folder: str, fs: FileSystem) -> bool:
+        """Return whether notes that a log of this system may have left say that no file is lost."""
+        return not self.notes_suffice or bool(resolve_name(self.notes_suffice)(folder, fs))
 
     def mends(self, source: LogSource, options: ReadOptions) -> list[Patch]:
         """Return what mends a log, as far as its bytes prove it. Raises what reading it raises."""

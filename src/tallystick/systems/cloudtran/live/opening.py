@@ -136,6 +136,15 @@ def recover(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
     )
 
 
+def notes_suffice(folder: str, fs: FileSystem) -> bool:
+    """Return whether a log with the usual settings opens in a folder that has its mark alone."""
+    try:
+        recover(fs, folder, LogSettings())
+    except CorruptLogError:
+        return False
+    return True
+
+
 def _judged(analysis: LogAnalysis, folder: str) -> Judgement:
     """Return the answer about the files, by the rules of the reader, which sees no empty log."""
     mark = analysis.mark
