@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import runpy
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -43,7 +43,7 @@ from tallystick.systems.h2.format.entries import Type
 from tallystick.systems.h2.reader import H2Reading
 from tallystick.systems.protocol import LogSource, ReadOptions
 from tallystick.systems.registry import system, systems
-from tallystick.systems.tally.format.layout import archive_name
+from tallystick.systems.tally.format.layout import CONTROL_NAME, archive_name
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tests.fixtures import fixture_dir
@@ -501,10 +501,15 @@ def added_twice(folder: Path) -> None:
 IDLE = Settings(idle_mark_s=None, segment_size=1 << 16)
 
 
-def native(folder: Path, *, close: bool, key: bytes | None = None) -> None:
-    """Write a log of three groups, and copy it before or after it is closed."""
+SIZES = (100, 300, 3000)
+
+
+def native(
+    folder: Path, *, close: bool, key: bytes | None = None, sizes: Iterable[int] = SIZES
+) -> None:
+    """Write a log of some groups, and copy it before or after it is closed."""
     log = TallyLog(str(folder / "live"), settings=IDLE, key=None if key is None else lambda: key)
-    for size in (100, 300, 3000):
+    for size in sizes:
         log.append_durably(bytes([65]) * size)
     if close:
         log.close()
@@ -522,6 +527,16 @@ def crashed(folder: Path) -> None:
 
 def closed(folder: Path) -> None:
     native(folder, close=True)
+
+
+def without_control(*sizes: int) -> Change:
+    """Return a change that leaves a log of these groups whose control block is not there."""
+
+    def apply(folder: Path) -> None:
+        native(folder, close=False, sizes=sizes)
+        (folder / "copy" / CONTROL_NAME).unlink()
+
+    return apply
 
 
 def edited_group(folder: Path, change: Callable[[bytearray, int, int], None]) -> None:
@@ -720,6 +735,7 @@ PROOFS = [
     (Row("jboss", NONE, object_store(), "states-whole"), object_store(cut=-1), "state-cut"),
     (Row("jboss", NONE, empty_store, "no-state"), object_store(end="#"), "state-passed-over"),
     (Row("tally", NONE, archived, "archived-segments"), archived_with_a_gap, "archive-gap"),
+    (Row("tally", NONE, without_control(), "never-used"), without_control(100), "refused"),
     (Row("tally", NONE, closed, "durable-mark"), crashed, "last-group-whole"),
     (Row("tally", NONE, crashed, "last-group-whole"), flipped_last_group, "odd-group"),
     (Row("tally", NONE, crashed, "last-group-whole"), overwritten_last_group, "odd-end"),

@@ -217,6 +217,13 @@ REASONS = reasons(
         "a copy of the segment from before the damage",
     ),
     Reason(
+        "never-used",
+        Answer.SAFE,
+        "The first segment is there alone, nothing was ever written to it, and there is no control "
+        "block, which a creation writes after it: opening makes the log anew.",
+        after_crash=True,
+    ),
+    Reason(
         "durable-mark",
         Answer.SAFE,
         "Every group is whole up to the record that the control block says was durable, and none "

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.errors import CorruptLogError, LogFullError
+from tallystick.errors import CorruptLogError, LogFullError, LogUnreadableError
 from tallystick.storage.local import LOCAL
 from tallystick.systems.tally import SYSTEM
-from tallystick.systems.tally.format.layout import CONTROL_NAME
+from tallystick.systems.tally.format.layout import CONTROL_NAME, DATA_OFFSET, segment_name
 from tallystick.systems.tally.format.sealing import KeyMissingError, WrongKeyError
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles.persist_log import TallyPersistLog
@@ -20,6 +20,7 @@ from tallystick.systems.tally.live.settings import Settings
 from tallystick.systems.tally.read.files import read_folder
 from tallystick.testing import Fault, FaultyFileSystem, MemoryFileSystem
 from tests.roles.contract_undo_redo_log import recovered
+from tests.systems.tally.build import TINY
 
 BODIES = [b"one", b"two", b"three"]
 
@@ -50,6 +51,24 @@ def test_a_log_without_control_block_is_refused_and_can_be_salvaged(
     assert finding.code == "corrupt-control"
     assert finding.advice == SYSTEM.code_table["corrupt-control"].advice
     assert "tallystick salvage LOG" in (finding.advice or "")
+
+
+@pytest.mark.parametrize(
+    "damaged", [range(DATA_OFFSET), range(DATA_OFFSET, DATA_OFFSET + 64)], ids=["header", "group"]
+)
+def test_what_has_lost_its_control_block_is_not_begun_anew_over_records(
+    damaged: range, tmp_path: Path
+) -> None:
+    with TallyLog(str(tmp_path), settings=TINY) as log:
+        log.append_durably(b"one")
+    (tmp_path / CONTROL_NAME).unlink()
+    segment = tmp_path / segment_name(1)
+    data = bytearray(segment.read_bytes())
+    data[damaged.start : damaged.stop] = bytes(len(damaged))
+    segment.write_bytes(data)
+    with pytest.raises((CorruptLogError, LogUnreadableError)):
+        TallyLog(str(tmp_path), settings=TINY)
+    assert segment.read_bytes() == data
 
 
 @pytest.mark.parametrize("key", [None, bytes(32)])

@@ -23,7 +23,6 @@ from tallystick.storage.scheduling import time
 from tallystick.storage.source import ByteSource, logical_name
 from tallystick.storage.zeros import last_nonzero_end
 from tallystick.systems.answers import judgement_of
-from tallystick.systems.findings import UNREADABLE
 from tallystick.systems.tally.codes import CODES, REASONS, fatal
 from tallystick.systems.tally.format.headers import (
     Control,
@@ -124,7 +123,7 @@ def open_log(
     catalog, access = readable_folder(fs, folder)
     if catalog.control_path is None:
         _refuse_archived(fs, folder)
-    if catalog.control is None and _never_used(catalog, access):
+    if catalog.unused:
         _create(fs, folder, settings, claim)
         catalog, access = readable_folder(fs, folder)
     if catalog.unfinished:
@@ -150,17 +149,6 @@ def open_log(
 
 
 # -- creation -----------------------------------------------------------------------------
-
-
-def _never_used(catalog: Catalog, access: FileAccess) -> bool:
-    """Return True if no file holds a group: an empty folder, or an interrupted creation."""
-    if catalog.control_path is not None:
-        return False
-    if any(one.header is None or one.header.number != 1 for one in catalog.segments):
-        return False
-    scan = Scan(catalog, access)
-    used = any(step.place.header is not None for step in scan.steps())
-    return not used and all(one.code != UNREADABLE.code for one in scan.findings)
 
 
 def _refuse_archived(fs: FileSystem, folder: str) -> None:

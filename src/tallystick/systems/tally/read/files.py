@@ -28,6 +28,7 @@ from tallystick.storage.source import (
     read_part,
     unreadable,
 )
+from tallystick.storage.zeros import is_zero
 from tallystick.systems.findings import UNREADABLE, FindingBuilder
 from tallystick.systems.tally.codes import CODES
 from tallystick.systems.tally.format import layout
@@ -130,6 +131,8 @@ class Catalog:
         control_path: the control file.
         control_damage: offset of the copy of the control block that is not whole.
         unfinished: true if the folder holds a backup that was not finished.
+        unused: true if there is no control file, and nothing was written to any segment: an empty
+            folder, or an interrupted creation. Opening makes the log anew.
         segments: live and damaged segments, by ascending number.
         others: freed, spare and foreign files.
         missing: numbers of segments that must exist and do not.
@@ -142,6 +145,7 @@ class Catalog:
     control_path: str | None = None
     control_damage: int | None = None
     unfinished: bool = False
+    unused: bool = False
     segments: list[SegmentFile] = field(default_factory=list)
     others: list[SegmentFile] = field(default_factory=list)
     missing: list[int] = field(default_factory=list)
@@ -228,6 +232,7 @@ def read_catalog(
     catalog.segments.sort(key=_number)
     if archives and catalog.control_path is None:
         catalog.archive = _archive(catalog, access)
+    catalog.unused = _is_unused(catalog, access)
     _require_control(catalog)
     _complete(catalog)
     return catalog
@@ -438,12 +443,32 @@ def _number(one: SegmentFile) -> int:
     return one.header.number if one.header else 0
 
 
+def _is_unused(catalog: Catalog, access: FileAccess) -> bool:
+    """Return whether no file is the control block, a later segment, or holds anything."""
+    every = [*catalog.segments, *catalog.others]
+    later = any(one.header is not None and one.header.number != 1 for one in every)
+    if catalog.control_path is not None or later:
+        return False
+    try:
+        blank = all(_is_blank(one.path, access) for one in every)
+    except LogUnreadableError as error:
+        catalog.report(UNREADABLE.code, str(error), file=error.file, advice=error.advice)
+        return False
+    return blank and all(one.code != UNREADABLE.code for one in catalog.findings)
+
+
+def _is_blank(path: str, access: FileAccess) -> bool:
+    """Return whether nothing was ever written to a segment after its headers."""
+    with access.open(path) as source:
+        return is_zero(source.data, layout.DATA_OFFSET, source.size)
+
+
 def _require_control(catalog: Catalog) -> None:
     if catalog.unfinished:
         catalog.report(
             "unfinished-backup", "this backup was never finished", file=catalog.control_path
         )
-    elif catalog.control is None and catalog.segments and catalog.archive is None:
+    elif catalog.control is None and catalog.segments and not (catalog.archive or catalog.unused):
         catalog.report(
             "corrupt-control",
             "the control block is missing, or both of its copies are damaged",

@@ -38,6 +38,9 @@ def grounds(scan: Scan, ended: int | None) -> Iterator[Ground]:
     if scan.catalog.archive is not None and scan.end is not None:
         yield Ground(_archive_reason(scan))
         return
+    if scan.catalog.unused and scan.catalog.segments and not scan.catalog.others:
+        yield Ground("never-used")
+        return
     control = scan.catalog.control
     if control is None or scan.end is None:
         return
