@@ -2,7 +2,7 @@
 
 #include "core.h"
 
-#define INTERFACE 8 /* the main package refuses another number */
+#define INTERFACE 9 /* the main package refuses another number */
 
 #define AS_TEXT(name) #name,
 static const char *const texts[] = {NAMES(AS_TEXT)};

@@ -272,6 +272,17 @@ static int refuse_owner(Queue *queue) {
     return -1;
 }
 
+/* Nobody calls a thread once the interpreter ends, when finalizers run: all others are stopped. */
+static int refuse_sleep(Queue *queue) {
+    if (refuse_owner(queue) < 0) return -1;
+    PyObject *ask = PySys_GetObject("is_finalizing"); /* borrowed */
+    PyObject *found = ask ? PyObject_CallNoArgs(ask) : NULL;
+    int ends = found ? PyObject_IsTrue(found) : ask ? -1 : 1;
+    XDROP(found);
+    if (ends > 0) raise_made(ASK(queue, ended_error));
+    return ends ? -1 : 0;
+}
+
 static void release(Queue *queue) {
     Waiter *locker = pop(&queue->lockers);
     /* Handed over: a thread that waits for the lock would else never win against leaders. */
@@ -300,7 +311,7 @@ static void release_if_owned(Queue *queue) {
 }
 
 static PyObject *queue_acquire(Queue *queue, PyObject *Py_UNUSED(none)) {
-    if (refuse_owner(queue) < 0) return NULL;
+    if (queue->owner && refuse_sleep(queue) < 0) return NULL;
     while (queue->owner && sleep_in(queue, &queue->lockers, 0) != CALLED)
         if (interrupted() < 0) return NULL;
     queue->owner = PyThread_get_thread_ident();
@@ -358,7 +369,7 @@ static int64_t deadline_of(PyObject *timeout) {
 
 /* Sleep until the group is finished, or the thread may have to lead; -1 with an exception. */
 static int sleep_for(Queue *queue, Group *group, int64_t until) {
-    if (refuse_owner(queue) < 0) return -1;
+    if (refuse_sleep(queue) < 0) return -1;
     int how = sleep_in(queue, &group->waiters, until);
     if (how == INTERRUPTED) return interrupted();
     if (how != LATE || group->finished) return 0;

@@ -11,7 +11,7 @@ import importlib
 import os
 from typing import Any, Final
 
-INTERFACE: Final = 8
+INTERFACE: Final = 9
 """Number of the interface between this package and the core; a core of another one is not used."""
 
 

@@ -10,6 +10,7 @@ import itertools
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -43,7 +44,8 @@ from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closes, opens_log
-from tallystick.storage.scheduling import threading, time
+from tallystick.storage.owned_lock import OwnedLock, nested_call_error
+from tallystick.storage.scheduling import time
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.registry import NATIVE
 
@@ -81,7 +83,8 @@ class BaseJournal(Uncopied):
         )
         self._left: list[int] = []
         """The transactions that were left without an end."""
-        self._order = threading.Lock()  # keeps `_ids` in the order of the log
+        # Keeps `_ids` in the order of the log.
+        self._order = OwnedLock(partial(nested_call_error, self.path))
         # None: what other processes share only their leader knows.
         self._ids: JournalIds | None = None
         counts = {"live_records": 0, "in_doubt": 0}
@@ -180,7 +183,7 @@ class BaseJournal(Uncopied):
         """Roll back the transactions that nothing refers to any more: they hold segments."""
         while self._left and not (self._forked or self._closed):
             with uninterrupted:
-                if not self._order.acquire(blocking=False):  # it is done next time
+                if not self._order.try_acquire():  # it is done next time
                     return
                 try:
                     if not self._left:  # another thread was first

@@ -15,11 +15,13 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from tallystick.storage.files import FileSystem, absolute, read_file, write_whole
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL, locked_to_append
-from tallystick.storage.scheduling import threading
+from tallystick.storage.owned_lock import OwnedLock, nested_call_error
+from tallystick.storage.signals import uninterrupted
 
 FILE = "outcomes"
 
@@ -36,29 +38,29 @@ class Outcomes(Uncopied):
         place = absolute(folder)
         self._file = f"{place}/{FILE}"
         self._fs = fs.hold(place)
-        self._lock = threading.Lock()
+        self._lock = OwnedLock(partial(nested_call_error, place))
 
     def add(self, gtrid: bytes) -> None:
         """Note a branch that is about to be committed. Raises `OSError`."""
         line = f"\n{gtrid.hex()}\n".encode()  # the last line may have been cut
-        with self._lock, locked_to_append(self._fs, self._file) as file:
+        with uninterrupted, self._lock, locked_to_append(self._fs, self._file) as file:
             file.pwrite(line, file.size())
 
     def all(self) -> Sequence[bytes]:
         """Return the global ids. Raises `OSError`."""
-        with self._lock:
+        with uninterrupted, self._lock:
             return list(self._read()[1])
 
     def forget(self, gtrids: Collection[bytes]) -> None:
         """Remove ids. Raises `OSError`."""
-        with self._lock, locked_to_append(self._fs, self._file):
+        with uninterrupted, self._lock, locked_to_append(self._fs, self._file):
             identity, known = self._read()
             if not known.keys().isdisjoint(gtrids):
                 self._write(identity, [gtrid for gtrid in known if gtrid not in set(gtrids)])
 
     def identity(self) -> str:
         """Return the identity in the file, which is made at the first call. Raises `OSError`."""
-        with self._lock, locked_to_append(self._fs, self._file):
+        with uninterrupted, self._lock, locked_to_append(self._fs, self._file):
             identity, known = self._read()
             if not identity:
                 identity = secrets.token_hex(16)

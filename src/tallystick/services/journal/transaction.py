@@ -36,7 +36,7 @@ from tallystick.roles.record_ids import (
 )
 from tallystick.services.journal.ids import JournalIds
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.scheduling import threading
+from tallystick.storage.owned_lock import OwnedLock
 from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 
@@ -70,7 +70,7 @@ class BaseJournalTransaction(Uncopied):
         engine: JournalEngine,
         number: int,
         ids: JournalIds | None,
-        order: threading.Lock,
+        order: OwnedLock,
         left: list[int],
     ) -> None:
         self.number = number
@@ -289,7 +289,7 @@ class JournalTransaction(BaseJournalTransaction):
 
 
 async def submitted(
-    submit: Callable[..., Ticket], ids: JournalIds | None, order: threading.Lock, *arguments: object
+    submit: Callable[..., Ticket], ids: JournalIds | None, order: OwnedLock, *arguments: object
 ) -> Ticket:
     """Submit from an event loop: in a worker thread if files have to be read before.
 

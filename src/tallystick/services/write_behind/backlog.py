@@ -19,6 +19,7 @@ from tallystick.roles import Operation, PersistEntry
 from tallystick.services.write_behind.metrics import BacklogSize
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import Bell, uninterrupted
 
@@ -57,7 +58,7 @@ class Backlog(Uncopied):
     def __init__(self, settings: WriteBehindSettings) -> None:
         self._settings = settings
         self._ageless = settings.backlog_age_seconds_max == SECONDS_MAX
-        self.entrance = threading.Lock()
+        self.entrance = OwnedLock(nested_call_error)
         self._lock = threading.Lock()
         self._changed = Bell()
         self._arrived: deque[Pending] = deque()
@@ -92,7 +93,7 @@ class Backlog(Uncopied):
     def load(self, entry: PersistEntry, left: frozenset[str], size: int) -> None:
         """Add a transaction of an earlier run, with its age, whatever the limits say."""
         age = max(0.0, time.time() - entry.time / 1_000_000)
-        with self.entrance:
+        with uninterrupted, self.entrance:
             self.add(Pending(entry, left, size, time.monotonic() - age))
 
     def wait_for_space(self, size: int, deadline: float) -> None:
@@ -115,7 +116,7 @@ class Backlog(Uncopied):
 
     def refuse(self, reason: TallystickError) -> None:
         """Admit no more transactions; return once all admitted ones have been added."""
-        with self.entrance:
+        with uninterrupted, self.entrance:
             self._refusal = self._refusal or reason
         self._changed.ring()
 

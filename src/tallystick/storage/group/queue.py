@@ -17,9 +17,9 @@ from tallystick.core import CORE
 from tallystick.errors import LogWriteError, TallystickError, copy_error
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import NOTHING_ALONE
-from tallystick.storage.group.flush_lock import FlushLock
 from tallystick.storage.group.leader_wait import LeaderWait
 from tallystick.storage.group.ticket import Group, GroupTicket, Item
+from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.scheduling import simulated, threading, time
 from tallystick.storage.signals import uninterrupted
 
@@ -101,27 +101,26 @@ class PureQueue(Uncopied, Generic[Item]):
         self._make_locks()
 
     def _make_locks(self) -> None:
-        self._lock = threading.Lock()
-        self._flush_lock = FlushLock(self._policy.own_flush_error)
+        self._lock = OwnedLock(nested_call_error)
+        self._flush_lock = OwnedLock(self._policy.own_flush_error)
         self._leader_wait = LeaderWait()
 
     # -- for callers ----------------------------------------------------------------------
 
     def submit(self, item: Item, size: int, sync: bool) -> GroupTicket[Item]:
         """Append an item to the current group; see `GroupWriter.submit`."""
-        with self._lock:
+        with uninterrupted, self._lock:
             group = self._current
             if group.bytes + size > self._limits.group_bytes:
                 self.refuse_if_stopped()
-                with uninterrupted:
-                    self._rotate()
+                self._rotate()
                 group = self._current
             items = group.items
             ticket = GroupTicket(group, len(items))
             if sync:
                 group.sync = True
             group.bytes += size
-            items.append(item)  # last, and in one step: a signal handler may run after any call
+            items.append(item)  # last: a finalizer may be refused before it
         if self._dirty_bytes > self._limits.pending_bytes:
             self._policy.write_dirty()
         return ticket
@@ -180,14 +179,19 @@ class PureQueue(Uncopied, Generic[Item]):
             while not group.finished:
                 if not group.gate.acquire(blocking=False):
                     self._wait_at_gate(group, deadline)
+                group.passed = threading.get_ident()
                 if not group.finished:
                     self._lead_for(group)
         finally:
+            if group.passed == threading.get_ident():
+                group.passed = 0
             # For the next waiter, also if this one was interrupted after it passed the gate.
             group.open_gate()
 
     def _wait_at_gate(self, group: Group[Item], deadline: float | None) -> None:
-        self._flush_lock.refuse_owner()
+        self._flush_lock.refuse_wait()
+        if group.passed == threading.get_ident():  # a finalizer runs in the thread that leads
+            raise self._policy.own_flush_error()
         group.waiting.append(None)
         try:
             rest = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
@@ -233,7 +237,7 @@ class PureQueue(Uncopied, Generic[Item]):
 
         Returns True if the task flusher has to run.
         """
-        with self._lock:
+        with uninterrupted, self._lock:
             self._flush_lock.release()
             groups = self._unfinished()
             for group in groups:
@@ -258,7 +262,7 @@ class PureQueue(Uncopied, Generic[Item]):
 
     def take(self) -> list[Group[Item]]:
         """Return every group that waits to be written, oldest first; they are unsynced now."""
-        with self._lock:
+        with uninterrupted, self._lock:
             self._rotate()
             groups = [*self._dirty]
             self._dirty.clear()
@@ -268,14 +272,14 @@ class PureQueue(Uncopied, Generic[Item]):
 
     def finish(self, seconds: float) -> None:
         """Finish every unsynced group: a flush of so many seconds has made them durable."""
-        with self._lock:
+        with uninterrupted, self._lock:
             self._leader_wait.flushed(seconds)
             groups, self._unsynced = self._unsynced, []
             self._finish(groups)
 
     def refuse(self, group: Group[Item], error: TallystickError) -> None:
         """Finish a group that the log could not take with an error."""
-        with self._lock:
+        with uninterrupted, self._lock:
             self._unsynced.remove(group)
             self._finish([group], error)
 
@@ -283,7 +287,7 @@ class PureQueue(Uncopied, Generic[Item]):
 
     def unfinished(self) -> list[Group[Item]]:
         """Return all groups that hold items, oldest first."""
-        with self._lock:
+        with uninterrupted, self._lock:
             return self._unfinished()
 
     def refuse_if_stopped(self) -> None:
@@ -293,7 +297,7 @@ class PureQueue(Uncopied, Generic[Item]):
 
     def stop(self, cause: TallystickError) -> TallystickError:
         """Fail every unfinished group and every later submit; returns the first cause."""
-        with self._lock:
+        with uninterrupted, self._lock:
             if self.stopped is None:
                 self.stopped = cause
             groups = self._unfinished()

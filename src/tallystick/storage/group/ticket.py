@@ -54,6 +54,7 @@ class Group(Uncopied, Generic[Item]):
         "gate",
         "items",
         "lsns",
+        "passed",
         "requested",
         "sync",
         "tasks",
@@ -71,6 +72,7 @@ class Group(Uncopied, Generic[Item]):
         self.error: TallystickError | None = None
         self.lsns: Sequence[int] = ()
         self.gate = threading.Lock()
+        self.passed = 0
         self.waiting: list[None] = []
         self.tasks: dict[Loop, TaskWaiters] = {}
 

@@ -60,6 +60,7 @@ from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.queue import Limits, new_queue
 from tallystick.storage.group.tasks import TaskFlusher, in_event_loop
 from tallystick.storage.group.ticket import Group, GroupTicket, Item
+from tallystick.storage.owned_lock import ended_error
 from tallystick.storage.scheduling import time
 from tallystick.storage.signals import uninterrupted
 
@@ -241,6 +242,10 @@ class GroupWriter(Uncopied, Generic[Item]):
             file=self.name,
             advice="Wait outside of write, sync and exclusive blocks",
         )
+
+    def ended_error(self) -> LogWriteError:
+        """Return the error for a caller that would wait as the interpreter ends."""
+        return ended_error(self.name)
 
     def late_error(self) -> TimeoutError:
         """Return the error for a caller whose time is over."""

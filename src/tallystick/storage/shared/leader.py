@@ -120,6 +120,11 @@ class Leader(Uncopied):
         """True while this process leads, as far as it knows."""
         return self._epoch.is_current() and is_running(self._thread)
 
+    @property
+    def is_here(self) -> bool:
+        """True in the thread that leads, which would wait for itself."""
+        return threading.current_thread() is self._thread
+
     def close(self) -> None:
         """Answer what was handed over, close the log, and leave the lead to another process."""
         self._stop.set()

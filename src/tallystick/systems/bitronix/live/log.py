@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 
 from tallystick.arguments import bytes_of, integer
 from tallystick.errors import CorruptLogError, LogFullError, RecordTooLargeError
@@ -19,7 +20,9 @@ from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import Closing, closes, closing_log, opens_log
+from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.scheduling import threading, time
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.bitronix.format.layout import (
     CLOSING,
     COMMITTED,
@@ -95,7 +98,8 @@ class DiskJournal(Closing):
         self._filter = filter_log_status
         self._batching = force_batching_enabled
         self._single = threading.Lock()  # one forced record at a time, where they are not batched
-        self._mutex = threading.Lock()  # ties numbers and state to the order of submits
+        # Ties numbers and state to the order of submits.
+        self._mutex = OwnedLock(partial(nested_call_error, path))
         part1, part2 = (posixpath.join(path, name) for name in names)
         length = HEADER_LENGTH + max_log_size
         opened = open_files(
@@ -160,7 +164,7 @@ class DiskJournal(Closing):
     ) -> GroupTicket[Entry]:
         status = integer(status, "status", STATUS_MIN, STATUS_MAX)
         gtrid = bytes_of(gtrid, "gtrid")
-        with self._mutex:
+        with uninterrupted, self._mutex:
             self._time = later_time(self._now(), self._time)
             number = sequence_number(self._sequence + 1)
             entry = self._encoder.encode(status, gtrid, names, self._time, number)
@@ -202,7 +206,7 @@ class DiskJournal(Closing):
 
     def collect_dangling_records(self) -> Mapping[bytes, TransactionLogRecord]:
         """Return the decisions that are open, by gtrid, each with the names still to be closed."""
-        with self._mutex:
+        with uninterrupted, self._mutex:
             return dict(sorted(self._submitted.decisions.items()))
 
     def dangling_record(self, gtrid: bytes) -> TransactionLogRecord | None:
@@ -211,7 +215,7 @@ class DiskJournal(Closing):
 
     def heuristic_records(self) -> Mapping[bytes, TransactionLogRecord]:
         """Return the UNKNOWN records that no `settle` has followed, by gtrid."""
-        with self._mutex:
+        with uninterrupted, self._mutex:
             return dict(self._submitted.heuristics)
 
     def unsafe_read_records(

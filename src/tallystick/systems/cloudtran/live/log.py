@@ -11,6 +11,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from struct import pack_into
 
 from tallystick.arguments import integer, integers, text, texts
@@ -28,7 +29,9 @@ from tallystick.roles import DoneTicket, Ticket
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import Closing, closes, closing_log, lock_log, opens_log
-from tallystick.storage.scheduling import threading, time
+from tallystick.storage.owned_lock import OwnedLock, nested_call_error
+from tallystick.storage.scheduling import time
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.cloudtran.format.entries import (
     ALL_TARGETS,
     ENTRY_FLAGS_AT,
@@ -103,7 +106,7 @@ class BlockLog(Closing):
         chosen = None if disposer is None else self._disposer(disposer, fs)
         require_elsewhere(chosen, folder)
         self._clock = clock
-        self._order = threading.Lock()
+        self._order = OwnedLock(partial(nested_call_error, folder))
         self._closed = False
         require_own(folder, fs, SYSTEM_NAME, self.settings.usual_names)
         fs.mkdir(folder)
@@ -190,19 +193,19 @@ class BlockLog(Closing):
         # Encoded before the lock is taken, with a number that only holds the place: all that is
         # left to do under the lock is to put the right one in.
         encoded = bytearray(_encoded(entry, self.settings, self.folder))
-        with self._order:
+        with uninterrupted, self._order:
             self._check_open()
             number = self._next_number
             pack_into("<Q", encoded, ENTRY_NUMBER_AT, number)
             one = OpenEntry.of(entry, bytes(encoded))
-            with self._writer.lock:
+            with uninterrupted, self._writer.lock:
                 # Before the entry is appended: the writer's thread may write its batch at once, and
                 # then looks the transaction up.
                 self._writer.state.entries[number] = one
             try:
                 ticket = self._writer.append(one.encoded, Effect(EffectKind.PERSISTING, number))
             except TallystickError:
-                with self._writer.lock:
+                with uninterrupted, self._writer.lock:
                     self._writer.state.forget(number)
                 raise
             self._next_number += 1
@@ -223,13 +226,13 @@ class BlockLog(Closing):
         names = frozenset(texts(targets, "targets", TARGETS_MAX))
         numbers = integers(numbers, "a number", 1, NUMBER_MAX)
         entries = self._writer.state.entries
-        with self._writer.lock:
+        with uninterrupted, self._writer.lock:
             effects = [
                 Effect(_PERSISTED, number, None if entries[number].pending <= names else names)
                 for number in numbers
                 if number in entries
             ]
-        with self._order:
+        with uninterrupted, self._order:
             self._check_open()
             for effect in effects:
                 self._append_persisted(effect)
@@ -237,7 +240,7 @@ class BlockLog(Closing):
 
     def lowest_pending(self) -> int | None:
         """Return the smallest number that is pending in what is durable; None if none is."""
-        with self._writer.lock:
+        with uninterrupted, self._writer.lock:
             return min(self._writer.state.entries, default=None)
 
     def discard(self, number: int) -> Ticket:
@@ -247,10 +250,10 @@ class BlockLog(Closing):
             KeyError: the transaction is not pending.
         """
         number = integer(number, "number", 0, NUMBER_MAX)
-        with self._writer.lock:
+        with uninterrupted, self._writer.lock:
             if number not in self._writer.state.entries:
                 raise KeyError(number)
-        with self._order:
+        with uninterrupted, self._order:
             self._check_open()
             return self._append_persisted(
                 Effect(EffectKind.PERSISTED, number, flags=PersistedFlag.DISCARDED)
@@ -258,7 +261,7 @@ class BlockLog(Closing):
 
     def pending(self) -> list[tuple[Entry, frozenset[str]]]:
         """Return transactions by ascending number with the targets that do not hold them yet."""
-        with self._writer.lock:
+        with uninterrupted, self._writer.lock:
             # Only copied under the lock, for which the writer waits; the entries are parsed after
             # it.
             found = [
@@ -268,7 +271,7 @@ class BlockLog(Closing):
 
     def sync(self) -> Ticket:
         """Return a ticket that is done once everything recorded so far is durable."""
-        with self._order:
+        with uninterrupted, self._order:
             self._append_refused()
             return self._writer.last
 
@@ -279,7 +282,7 @@ class BlockLog(Closing):
         removable.
         """
         self._carry_forward()
-        with self._writer.lock:
+        with uninterrupted, self._writer.lock:
             paths, kept = self._writer.state.disposable()
         if paths:
             try:
@@ -294,7 +297,7 @@ class BlockLog(Closing):
     def disposed(self, path: str) -> None:
         """Forget a file that was taken out of the folder, durably."""
         self._fs.sync_dir(self.folder)
-        with self._writer.lock:
+        with uninterrupted, self._writer.lock:
             self._writer.state.disposed(path)
 
     @property
@@ -351,7 +354,7 @@ class BlockLog(Closing):
             raise LogClosedError("the log is closed", file=self.folder)
 
     def _on_file(self, serial: int, path: str, first: int) -> None:
-        with self._writer.lock:
+        with uninterrupted, self._writer.lock:
             self._writer.state.add_file(serial, path, first)
             self._writer.state.current = serial
         self.disk_space.check_again()
@@ -360,7 +363,7 @@ class BlockLog(Closing):
 
     def _flush_unforced(self) -> None:
         """Write the entries that no caller waits for."""
-        with self._order:
+        with uninterrupted, self._order:
             self._append_refused()
         with suppress(LogWriteError):  # refused, as on a full disk: it is tried again
             self._writer.flush()
@@ -371,7 +374,7 @@ class BlockLog(Closing):
 
     def _carry_forward(self) -> None:
         settings = self.settings
-        with self._writer.lock:
+        with uninterrupted, self._writer.lock:
             stuck = list(
                 self._writer.state.stuck(settings.carry_forward_files, settings.carry_forward_max)
             )
@@ -380,7 +383,7 @@ class BlockLog(Closing):
                 # Marked under the lock in which they were found, so that a second call carries none
                 # of them again.
                 one.being_carried = True
-        with self._order:
+        with uninterrupted, self._order:
             for one, names in zip(stuck, done, strict=True):
                 encoded = bytearray(one.encoded)
                 encoded[ENTRY_FLAGS_AT] |= PersistingFlag.CARRIED_FORWARD

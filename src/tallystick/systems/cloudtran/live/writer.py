@@ -16,7 +16,9 @@ from tallystick.errors import LogWriteError
 from tallystick.roles import DoneTicket, Ticket
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.writer import GroupWriter
+from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.scheduling import threading
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.cloudtran.live.files import FileSeries, ReadyBlock
 from tallystick.systems.cloudtran.live.settings import LogSettings
 from tallystick.systems.cloudtran.live.state import LogState
@@ -93,7 +95,7 @@ class BlockWriter(Uncopied):
     """Writes batches as blocks of a `FileSeries` and applies their effects to a `LogState`."""
 
     def __init__(self, settings: LogSettings, series: FileSeries, state: LogState) -> None:
-        self.lock = threading.Lock()
+        self.lock = OwnedLock(nested_call_error)
         """Guards ``state``."""
         self.state = state
         self.last: Ticket = DoneTicket()
@@ -128,7 +130,7 @@ class BlockWriter(Uncopied):
 
     def take_refused(self) -> list[Effect]:
         """Return persisted entries that a full disk refused; the caller appends them again."""
-        with self.lock:
+        with uninterrupted, self.lock:
             effects, self._again = self._again, []
         return effects
 
@@ -167,7 +169,7 @@ class BlockWriter(Uncopied):
             self._refuse(batch)
             raise
         self._unsynced.append(batch)
-        with self.lock:
+        with uninterrupted, self.lock:
             for effect in batch.effects:
                 if effect.kind is EffectKind.PERSISTING:
                     self.state.set_file(effect.number, block.serial)
@@ -175,7 +177,7 @@ class BlockWriter(Uncopied):
 
     def _sync(self) -> None:
         self._series.sync()
-        with self.lock:
+        with uninterrupted, self.lock:
             for batch in self._unsynced:
                 self._take_effect(batch)
         self._unsynced.clear()
@@ -191,7 +193,7 @@ class BlockWriter(Uncopied):
 
     def _refuse(self, batch: Batch) -> None:
         """Drop a batch that was refused, except for its persisted entries."""
-        with self.lock:
+        with uninterrupted, self.lock:
             for effect in batch.effects:
                 if effect.kind is EffectKind.PERSISTING:
                     self.state.forget(effect.number)

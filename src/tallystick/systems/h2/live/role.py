@@ -19,7 +19,8 @@ from tallystick.storage.files import SECTOR, FileSystem
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closes, opens_log
-from tallystick.storage.scheduling import threading
+from tallystick.storage.owned_lock import OwnedLock, nested_call_error
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.h2.engine.recovery import REDO_STAGE, UNDO_STAGE
 from tallystick.systems.h2.format.entries import encode_prepare
 from tallystick.systems.h2.format.layout import DATA_START, PAGE_SIZE_DEFAULT
@@ -51,7 +52,7 @@ class SessionLog(Uncopied):
     def __init__(self, store: PageStoreFile, log: PageLog) -> None:
         self._store = store
         self._log = log
-        self._mutex = threading.Lock()
+        self._mutex = OwnedLock(nested_call_error)
         self._sessions: dict[int, int] = {}
         self._next = FIRST_SESSION
 
@@ -74,7 +75,7 @@ class SessionLog(Uncopied):
     def _session(self, session: int) -> int:
         """Return the number that a session of the caller has in the log for its transaction."""
         session = int_of(session, "session")
-        with self._mutex:
+        with uninterrupted, self._mutex:
             if session not in self._sessions:
                 self._sessions[session] = self._next
                 self._next += 1
@@ -84,7 +85,7 @@ class SessionLog(Uncopied):
         """Return the number as `_session` does; the next transaction gets another one."""
         session = int_of(session, "session")
         number = self._session(session)
-        with self._mutex:
+        with uninterrupted, self._mutex:
             del self._sessions[session]
         return number
 
@@ -139,7 +140,7 @@ class SessionLog(Uncopied):
 
     def checkpoint(self, mark: int = 0) -> int:  # noqa: ARG002 - no place for it
         """Start a new section and return its id; every changed page must be written before."""
-        with self._mutex:
+        with uninterrupted, self._mutex:
             ticket = self._log.checkpoint()
             section = self._log.log_section_id
         ticket.wait()
@@ -170,7 +171,8 @@ class SessionLog(Uncopied):
         if one is None:  # another thread has decided it
             raise KeyError(name)
         self._log.set_in_doubt_transaction_state(one.session, one.page, commit=commit)
-        with self._mutex:  # one of this run: its next commit must not be that of these rows
+        # One of this run: its next commit must not be that of these rows.
+        with uninterrupted, self._mutex:
             for session in [key for key, number in self._sessions.items() if number == found]:
                 del self._sessions[session]
         return self._log.flush()

@@ -21,7 +21,8 @@ from tallystick.storage.files import SECTOR
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
 from tallystick.storage.group.writer import GroupWriter
-from tallystick.storage.scheduling import threading
+from tallystick.storage.owned_lock import OwnedLock, nested_call_error
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import Trunk, VariableHeader
 from tallystick.systems.h2.live.files import PageStoreFile
@@ -187,7 +188,7 @@ class LogWriter(Uncopied):
         self._groups: GroupWriter[Item | bytes] = GroupWriter(
             self.write, store.sync, name=store.path
         )
-        self._order = threading.Lock()
+        self._order = OwnedLock(nested_call_error)
         self._deferred: list[bytes] = []
         self._deferred_bytes = 0
 
@@ -198,7 +199,7 @@ class LogWriter(Uncopied):
 
     def put(self, record: bytes) -> None:
         """Queue a record that becomes durable with whatever is submitted next."""
-        with self._order:
+        with uninterrupted, self._order:
             self._deferred.append(record)
             self._deferred_bytes += len(record)
             if self._deferred_bytes > DEFERRED_BYTES:
@@ -207,7 +208,7 @@ class LogWriter(Uncopied):
 
     def submit(self, item: Item | bytes) -> Ticket:
         """Queue an item; it is durable when the ticket is done, as is all that was put before."""
-        with self._order:
+        with uninterrupted, self._order:
             if isinstance(item, bytes):
                 data = self._take_deferred() + item
                 return self._groups.submit(data, len(data))
@@ -304,7 +305,7 @@ class LogWriter(Uncopied):
 
     def close(self) -> None:
         """Flush and stop; the log stays in the file."""
-        with self._order:
+        with uninterrupted, self._order:
             deferred = self._take_deferred()
         if deferred and not self._groups.poisoned:
             self._groups.submit(deferred, len(deferred))

@@ -31,7 +31,8 @@ from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import Closing, closes, lock_log, opens_log
-from tallystick.storage.scheduling import threading
+from tallystick.storage.owned_lock import OwnedLock, nested_call_error
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.folders import require_own
 from tallystick.systems.jboss.format.layout import (
     LONG_MAX,
@@ -131,7 +132,7 @@ class CircularJournal(Closing):
             self._ring.settings.file_size - self._ring.settings.data_at
         )
         self._open = {one.transaction: _pending(one) for one in loaded.prepared}
-        self._lock = threading.Lock()
+        self._lock = OwnedLock(nested_call_error)
         self._abandoned: set[int] = set()
         """Numbers of transactions that a crash left open; their records are still in the files."""
         self._writer: GroupWriter[UnplacedRecord] = GroupWriter(
@@ -164,7 +165,7 @@ class CircularJournal(Closing):
             RecordTooLargeError: it does not fit a file.
         """
         entry = self._with_body(RecordType.ADD, None, record_id, user_type, body)
-        with self._lock:
+        with uninterrupted, self._lock:
             self._ids.add(entry.record_id)
             return self._submit(entry)
 
@@ -184,7 +185,7 @@ class CircularJournal(Closing):
             RecordTooLargeError: it does not fit a file.
         """
         entry = self._with_body(RecordType.UPDATE, None, record_id, user_type, body)
-        with self._lock:
+        with uninterrupted, self._lock:
             self._check_live(entry.record_id)
             return self._submit(entry)
 
@@ -196,7 +197,7 @@ class CircularJournal(Closing):
         """
         record_id = _number(record_id, "record_id")
         entry = self._bodyless(Item(0, 0, RecordType.DELETE, 0, 0, record_id=record_id))
-        with self._lock:
+        with uninterrupted, self._lock:
             self._check_live(entry.record_id)
             self._ids.discard(entry.record_id)
             return self._submit(entry)
@@ -250,7 +251,7 @@ class CircularJournal(Closing):
         """
         transaction, extra = _number(transaction, "transaction"), bytes_of(extra, "extra")
         entry = self._bodyless(Item(0, 0, RecordType.PREPARE, 0, 0, transaction, extra=extra))
-        with self._lock:
+        with uninterrupted, self._lock:
             if self._shape.pairs:
                 self._check_open(transaction)
             self._pending(transaction).prepared = True
@@ -263,7 +264,7 @@ class CircularJournal(Closing):
             TransactionUsageError: the transaction is not open.
         """
         transaction = _number(transaction, "transaction")
-        with self._lock:
+        with uninterrupted, self._lock:
             self._check_open(transaction)
             one = self._open.pop(transaction)
             self._ids.update(one.added)
@@ -277,7 +278,7 @@ class CircularJournal(Closing):
             TransactionUsageError: the transaction is not open.
         """
         transaction = _number(transaction, "transaction")
-        with self._lock:
+        with uninterrupted, self._lock:
             self._check_open(transaction)
             del self._open[transaction]
             return self._submit(self._bodyless(Item(0, 0, RecordType.ROLLBACK, 0, 0, transaction)))
@@ -311,7 +312,7 @@ class CircularJournal(Closing):
             LogWriteError: the folder was moved.
         """
         self.require_in_place()
-        with self._lock, self._changing_files():
+        with uninterrupted, self._lock, self._changing_files():
             self._placer.counts = compact(self._ring, self._placer.counts)
 
     def files(self) -> list[tuple[str, int]]:
@@ -325,7 +326,7 @@ class CircularJournal(Closing):
 
     def open_transactions(self) -> Sequence[int]:
         """Return the numbers of the transactions that have not ended."""
-        with self._lock:
+        with uninterrupted, self._lock:
             return list(self._open)
 
     def contents(self) -> tuple[dict[int, list[Item]], list[OpenTransaction]]:
@@ -393,7 +394,7 @@ class CircularJournal(Closing):
 
     def _element(self, entry: UnplacedRecord) -> _Ticket:
         transaction = entry.transaction or 0
-        with self._lock:
+        with uninterrupted, self._lock:
             one = self._pending(transaction)
             if one.prepared:
                 raise TransactionUsageError(f"transaction {transaction} is prepared")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 
 from tallystick.arguments import integers, several
 from tallystick.errors import LogWriteError
 from tallystick.roles import Operation, PersistEntry, Role, Ticket
-from tallystick.storage.scheduling import threading
+from tallystick.storage.owned_lock import OwnedLock, nested_call_error
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.tally.format.bodies import encode_names
 from tallystick.systems.tally.format.columns import KEY_MAX, UnplacedRecord
 from tallystick.systems.tally.format.entries import decode_entry, encode_entry, target_names
@@ -39,7 +41,8 @@ class TallyPersistLog(TallyRole[TallyLog]):
     def _load(self) -> None:
         with self.log.state() as state:
             self._next = state.next_key
-        self._number_lock = threading.Lock()  # ties the numbers to the order of the log
+        # Ties the numbers to the order of the log.
+        self._number_lock = OwnedLock(partial(nested_call_error, self.log.path))
 
     @property
     def last_number(self) -> int:
@@ -56,7 +59,7 @@ class TallyPersistLog(TallyRole[TallyLog]):
         """
         names = target_names(targets)
         body = encode_entry(names, reference, operations)
-        with self._number_lock:
+        with uninterrupted, self._number_lock:
             number = self._next
             ticket = self.log.submit(UnplacedEntry(number, body, names))
             self._next = number + 1

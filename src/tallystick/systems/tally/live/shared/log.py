@@ -11,6 +11,7 @@ import json
 import posixpath
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import astuple
+from functools import partial
 from typing import Any, Final, cast
 
 from tallystick.arguments import bytes_of, integer, secret_of
@@ -29,6 +30,7 @@ from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.storage.opening import Closing, closes, opens_log
+from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.scheduling import simulated, threading, time
 from tallystick.storage.shared.client import Client, Cut
 from tallystick.storage.shared.epochs import Epoch
@@ -88,7 +90,9 @@ class SharedTicket(Uncopied):
 
         Raises:
             RecordIdError: the rules of `tallystick.roles.record_ids` refuse it.
+            LogWriteError: the thread that leads the log asks.
         """
+        self._log.refuse_leader()
         return self._log.accepted(self._ticket.wait(timeout), self._item)
 
     def __await__(self) -> Generator[object, None, int]:
@@ -137,7 +141,7 @@ class SharedTallyLog(Closing):
         self._provider, self._before, self._claim = key, before, claim
         self._leader: Leader | None = None
         self._closed = False
-        self._numbers_lock = threading.Lock()
+        self._numbers_lock = OwnedLock(partial(nested_call_error, self.path))
         self._free_numbers = self._more_numbers = range(0)
         """For transactions; more are asked for while the first are used."""
         require_packages(self.settings.compression, self.key)
@@ -233,9 +237,19 @@ class SharedTallyLog(Closing):
 
         Raises:
             RecordTooLargeError: it does not.
+            LogWriteError: the thread that leads the log asks.
         """
+        self.refuse_leader()
         if size + RECORD_BYTES > self.capacity:
             raise too_large(self.path, self.capacity, size)
+
+    def refuse_leader(self) -> None:
+        """Raise `LogWriteError` in the thread that leads the log: it would wait for itself.
+
+        It runs finalizers as any thread does, and with it all processes would wait.
+        """
+        if self._leader is not None and self._leader.is_here:
+            raise nested_call_error(self.path)
 
     def reserve_ahead(self, size: int) -> None:
         """Do nothing: the leader makes segments ahead of need by itself."""
@@ -251,8 +265,9 @@ class SharedTallyLog(Closing):
         """Make everything that this process has submitted so far durable.
 
         Raises:
-            LogWriteError: a part of it was refused.
+            LogWriteError: a part of it was refused, or the thread that leads the log asks.
         """
+        self.refuse_leader()
         self._writer.flush()
         if self.refusals.owes:
             self._writer.submit(Action(self.refusals.require_paid)).wait()
@@ -337,6 +352,7 @@ class SharedTallyLog(Closing):
         return [full if lsn == REFUSED else lsn for lsn in lsns]
 
     def _call(self, name: str, **arguments: int) -> Any:
+        self.refuse_leader()
         request = encode_call(name, **arguments)
         while isinstance(answer := self._client.ask(request), Cut):
             pass
@@ -484,6 +500,7 @@ class SharedTallyLog(Closing):
         """
         if self._closed:
             return
+        self.refuse_leader()
         self._closed = True
         try:
             self._writer.close()
@@ -498,7 +515,7 @@ class SharedTallyLog(Closing):
         """Give up in a forked child: the log is its parent's."""
         self._closed = True
         self._leader = None
-        self._numbers_lock = threading.Lock()
+        self._numbers_lock = OwnedLock(partial(nested_call_error, self.path))
 
 
 def _written(cut: Cut) -> Sequence[int]:
