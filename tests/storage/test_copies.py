@@ -20,8 +20,8 @@ from tallystick.storage.local import LOCAL, LocalFile
 
 SOURCE = Path(tallystick.__file__).parent
 OPENS = {
-    "Lock", "RLock", "Condition", "Event", "Thread", "ThreadPoolExecutor", "mmap", "map_file",
-    "os.open", "os.dup", "fs.open", "self.fs.open", "LocalFile",
+    "Lock", "OwnedLock", "RLock", "Condition", "Event", "Thread", "ThreadPoolExecutor", "mmap",
+    "map_file", "os.open", "os.dup", "fs.open", "self.fs.open", "LocalFile",
 }  # fmt: skip
 """Calls whose result is a lock, a thread, a mapping or a descriptor."""
 
