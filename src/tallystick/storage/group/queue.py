@@ -182,8 +182,9 @@ class PureQueue(Uncopied, Generic[Item]):
                 group.passed = threading.get_ident()
                 if not group.finished:
                     self._lead_for(group)
+                group.passed = 0
         finally:
-            if group.passed == threading.get_ident():
+            if group.passed == threading.get_ident():  # it was interrupted
                 group.passed = 0
             # For the next waiter, also if this one was interrupted after it passed the gate.
             group.open_gate()
