@@ -15,7 +15,7 @@ import pytest
 
 from tallystick import Journal, TallystickError, WriteBehind
 from tallystick.errors import LogWriteError
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 
 CALLS = 80
 

@@ -42,9 +42,9 @@ from tallystick.services.journal.transaction import BaseJournalTransaction, id_o
 from tallystick.storage.files import FileSystem, absolute, file_system
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closes, opens_log
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.scheduling import time
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.registry import NATIVE

@@ -19,8 +19,8 @@ from functools import partial
 
 from tallystick.storage.files import FileSystem, absolute, read_file, write_whole
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.local import LOCAL, locked_to_append
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.signals import uninterrupted
 
 FILE = "outcomes"

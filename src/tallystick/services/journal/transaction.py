@@ -36,7 +36,7 @@ from tallystick.roles.record_ids import (
 )
 from tallystick.services.journal.ids import JournalIds
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.owned_lock import OwnedLock
+from tallystick.storage.group.owned_lock import OwnedLock
 from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 

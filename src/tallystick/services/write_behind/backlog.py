@@ -19,7 +19,7 @@ from tallystick.roles import Operation, PersistEntry
 from tallystick.services.write_behind.metrics import BacklogSize
 from tallystick.services.write_behind.settings import WriteBehindSettings
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import Bell, uninterrupted
 

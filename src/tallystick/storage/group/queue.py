@@ -18,8 +18,8 @@ from tallystick.errors import LogWriteError, TallystickError, copy_error
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import NOTHING_ALONE
 from tallystick.storage.group.leader_wait import LeaderWait
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.group.ticket import Group, GroupTicket, Item
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.scheduling import simulated, threading, time
 from tallystick.storage.signals import uninterrupted
 

@@ -57,10 +57,10 @@ from tallystick.refusals import advice_on, file_of, reason_of
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.group.answers import Answers
 from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.group.owned_lock import ended_error
 from tallystick.storage.group.queue import Limits, new_queue
 from tallystick.storage.group.tasks import TaskFlusher, in_event_loop
 from tallystick.storage.group.ticket import Group, GroupTicket, Item
-from tallystick.storage.owned_lock import ended_error
 from tallystick.storage.scheduling import time
 from tallystick.storage.signals import uninterrupted
 

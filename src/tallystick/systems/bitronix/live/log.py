@@ -16,11 +16,11 @@ from tallystick.errors import CorruptLogError, LogFullError, RecordTooLargeError
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import register_in_child
 from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import Closing, closes, closing_log, opens_log
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.bitronix.format.layout import (

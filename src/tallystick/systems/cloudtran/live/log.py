@@ -27,9 +27,9 @@ from tallystick.errors import (
 from tallystick.printable import logger
 from tallystick.roles import DoneTicket, Ticket
 from tallystick.storage.files import FileSystem, absolute
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import Closing, closes, closing_log, lock_log, opens_log
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.scheduling import time
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.cloudtran.format.entries import (

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from tallystick.errors import LogWriteError
 from tallystick.roles import DoneTicket, Ticket
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.group.writer import GroupWriter
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.scheduling import threading
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.cloudtran.live.files import FileSeries, ReadyBlock

@@ -17,9 +17,9 @@ from tallystick.errors import RecordTooLargeError
 from tallystick.roles import InDoubt, RecoveryHandler, Ticket, checked_rows
 from tallystick.storage.files import SECTOR, FileSystem
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import closes, opens_log
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.h2.engine.recovery import REDO_STAGE, UNDO_STAGE
 from tallystick.systems.h2.format.entries import encode_prepare

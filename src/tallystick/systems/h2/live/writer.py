@@ -20,8 +20,8 @@ from tallystick.roles import Ticket
 from tallystick.storage.files import SECTOR
 from tallystick.storage.fork import Uncopied
 from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.group.writer import GroupWriter
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.h2.format import layout
 from tallystick.systems.h2.format.layout import Trunk, VariableHeader

@@ -27,11 +27,11 @@ from tallystick.arguments import bytes_of, integer
 from tallystick.errors import LogWriteError, RecordTooLargeError, TransactionUsageError
 from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import Closing, closes, lock_log, opens_log
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.folders import require_own
 from tallystick.systems.jboss.format.layout import (

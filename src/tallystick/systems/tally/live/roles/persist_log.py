@@ -13,7 +13,7 @@ from functools import partial
 from tallystick.arguments import integers, several
 from tallystick.errors import LogWriteError
 from tallystick.roles import Operation, PersistEntry, Role, Ticket
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.signals import uninterrupted
 from tallystick.systems.tally.format.bodies import encode_names
 from tallystick.systems.tally.format.columns import KEY_MAX, UnplacedRecord

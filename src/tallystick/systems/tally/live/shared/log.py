@@ -26,11 +26,11 @@ from tallystick.storage.files import FileSystem, absolute
 from tallystick.storage.fork import Uncopied, register_in_child
 from tallystick.storage.group.answers import Answer, lsns_of
 from tallystick.storage.group.counters import GroupCounters
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.group.ticket import GroupTicket
 from tallystick.storage.group.writer import GroupWriter
 from tallystick.storage.local import LOCAL, LocalFileSystem
 from tallystick.storage.opening import Closing, closes, opens_log
-from tallystick.storage.owned_lock import OwnedLock, nested_call_error
 from tallystick.storage.scheduling import simulated, threading, time
 from tallystick.storage.shared.client import Client, Cut
 from tallystick.storage.shared.epochs import Epoch
