@@ -380,17 +380,19 @@ class SharedTallyLog(Closing):
 
     def new_transaction(self) -> int:
         """Return a number for a transaction that no process has used."""
-        with self._numbers_lock:
+        with uninterrupted, self._numbers_lock:
             if not self._free_numbers:
                 self._free_numbers, self._more_numbers = self._more_numbers, range(0)
-            free = self._free_numbers or self._block_of_numbers()
+            free = self._free_numbers or uninterrupted.interruptible(self._block_of_numbers)
             self._free_numbers = free[1:]
             return free[0]
 
     def reserve_transactions(self) -> None:
         """Have numbers ready, so that `new_transaction` need not ask the leader for them."""
-        with self._numbers_lock:
-            self._free_numbers = self._free_numbers or self._block_of_numbers()
+        with uninterrupted, self._numbers_lock:
+            self._free_numbers = self._free_numbers or uninterrupted.interruptible(
+                self._block_of_numbers
+            )
 
     def _block_of_numbers(self) -> range:
         first, step = int(self._call("numbers")), 1 << MEMBER_BITS
