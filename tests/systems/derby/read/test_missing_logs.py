@@ -112,16 +112,20 @@ def test_a_folder_of_files_that_a_log_links_to_is_none_of_its_own(tmp_path: Path
     assert (found.path, found.judgement.answer) == (f"{copy}/log", Answer.SAFE)
 
 
+def _name_device(database: Path, device: str) -> None:
+    """Have the settings of a database begin with the device of its log."""
+    settings = database / "service.properties"
+    text = settings.read_text(encoding="latin-1")
+    settings.write_text(f"logDevice={device}\n{text}", encoding="latin-1")
+
+
 @pytest.mark.parametrize("device", [False, True])
 def test_a_log_in_the_place_that_its_database_does_not_name_is_not_read(
     device: bool, tmp_path: Path
 ) -> None:
     """Derby boots with the log on the device alone; without one it does not boot: XSLAB."""
     copy = killed(tmp_path)
-    with (copy / "service.properties").open("r+", encoding="latin-1") as file:
-        text = file.read()
-        file.seek(0)
-        file.write(f"logDevice={tmp_path}/device\n{text}")
+    _name_device(copy, f"{tmp_path}/device")
     assert verdict_of(copy / "log").judgement.answer is Answer.REFUSES
     if device:
         shutil.copytree(copy / "log", tmp_path / "device" / "log")
@@ -142,10 +146,7 @@ def test_a_device_that_is_named_from_where_the_engine_starts_is_looked_for_there
 ) -> None:
     """Derby boots where it starts beside ``disk``; an empty name is ``/log``, wherever it does."""
     copy = killed(tmp_path)
-    with (copy / "service.properties").open("r+", encoding="latin-1") as file:
-        text = file.read()
-        file.seek(0)
-        file.write(f"logDevice={device}\n{text}")
+    _name_device(copy, device)
     (tmp_path / "disk").mkdir()
     (copy / "log").rename(tmp_path / "disk" / "log")
     found = verdict_of(copy)

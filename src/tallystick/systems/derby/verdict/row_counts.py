@@ -8,7 +8,6 @@ changes neither.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice, product
 from typing import NamedTuple
 
 from tallystick.printable import counted
@@ -80,20 +79,25 @@ class RowCounts:
                 return
             few = sum(one.stored for one in known.values()) <= _PLACES_MAX
             if few and numbers.isdisjoint((*odd, *self._redone)):
-                yield from islice(self._leading_elsewhere(group), 1)
+                part = self._leading_elsewhere(group)
+                if part is not None:
+                    yield part
 
-    def _leading_elsewhere(self, group: Sequence[Conglomerate]) -> Iterator[Part]:
-        """Yield the indexes that do not lead to the rows of their table, which redo leaves."""
-        tables = [one for one in group if one.is_table]
-        for table, index in product(tables, [one for one in group if not one.is_table]):
-            rows, leads = self._places(table), self._places(index)
-            if rows is not None and leads is not None and rows != leads:
+    def _leading_elsewhere(self, group: Sequence[Conglomerate]) -> Part | None:
+        """Return the first index that does not lead to the rows of its table, which redo leaves."""
+        places = [(one, self._places(one)) for one in group]
+        known = [(one, found) for one, found in places if found is not None]
+        for table, rows in known:
+            for index, leads in known:
+                if not table.is_table or index.is_table or rows == leads:
+                    continue
                 path = self._paths[index.number]
                 part = f"{SEGMENT}/{logical_name(path)}"
                 why = f"{part} has other rows than {logical_name(self._paths[table.number])}, of "
                 why += "the same table: they are of different times or databases."
                 answer = Answer.CANNOT_TELL
-                yield Part(part, path, "the catalogue", fits=False, why=why, answer=answer)
+                return Part(part, path, "the catalogue", fits=False, why=why, answer=answer)
+        return None
 
     def _places(self, one: Conglomerate) -> frozenset[bytes] | None:
         file = PageFile(self._paths[one.number], self._cipher)
