@@ -120,7 +120,7 @@ class PureQueue(Uncopied, Generic[Item]):
             if sync:
                 group.sync = True
             group.bytes += size
-            items.append(item)  # last: a finalizer may be refused before it
+            items.append(item)  # last: what fails before it leaves no item without a ticket
         if self._dirty_bytes > self._limits.pending_bytes:
             self._policy.write_dirty()
         return ticket
@@ -179,13 +179,9 @@ class PureQueue(Uncopied, Generic[Item]):
             while not group.finished:
                 if not group.gate.acquire(blocking=False):
                     self._wait_at_gate(group, deadline)
-                group.passed = threading.get_ident()
                 if not group.finished:
                     self._lead_for(group)
-                group.passed = 0
         finally:
-            if group.passed == threading.get_ident():  # it was interrupted
-                group.passed = 0
             # For the next waiter, also if this one was interrupted after it passed the gate.
             group.open_gate()
 
@@ -207,12 +203,16 @@ class PureQueue(Uncopied, Generic[Item]):
 
     def _lead_for(self, group: Group[Item]) -> None:
         """Flush, unless another thread does or has just finished ``group``."""
-        with uninterrupted:
-            if self._flush_lock.try_acquire():
-                if group.unfinished():
-                    self._policy.lead(True)
-                else:
-                    self._policy.release()
+        group.passed = threading.get_ident()
+        try:
+            with uninterrupted:
+                if self._flush_lock.try_acquire():
+                    if group.unfinished():
+                        self._policy.lead(True)
+                    else:
+                        self._policy.release()
+        finally:
+            group.passed = 0
 
     def request_flush(self) -> None:
         """Have the task flusher flush soon."""
