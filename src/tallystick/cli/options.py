@@ -5,6 +5,7 @@ In: what was typed. Out: `ReadOptions`, a file to write to, or a usage error.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from codecs import getincrementaldecoder
@@ -137,26 +138,23 @@ class _JsonOut:
         sys.stdout.buffer.flush()
 
 
-class _Shown(_JsonOut):
+class _Shown(io.RawIOBase):
     """A terminal for CSV: it would obey control characters, which a pipe gets as they are."""
-
-    closed = False
 
     def __init__(self) -> None:
         self._text = getincrementaldecoder("utf-8")()
 
-    def write(self, data: bytes | memoryview) -> int:
-        text = self._text.decode(bytes(data)).replace("\r\n", "\n")
-        return sys.stdout.buffer.write(printable_lines(text).encode())
+    def write(self, data: Any) -> int:
+        given = bytes(data)
+        text = self._text.decode(given).replace("\r\n", "\n")
+        sys.stdout.buffer.write(printable_lines(text).encode())
+        return len(given)
+
+    def flush(self) -> None:
+        sys.stdout.buffer.flush()
 
     def writable(self) -> bool:
         return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
 
 class _Reply(Protocol):
