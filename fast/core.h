@@ -50,7 +50,7 @@ PyObject *object_reduce(PyObject *self, PyObject *none);
 /* clang-format off */
 #define NAMES(X)                                                                                   \
     X(call_soon) X(call_soon_threadsafe) X(run) X(lead) X(commit_alone)                            \
-    X(request_flush) X(write_dirty) X(too_large) X(late_error) X(own_flush_error) X(ended_error)     \
+    X(request_flush) X(write_dirty) X(too_large) X(late_error) X(own_flush_error) X(ended_error)   \
     X(release) X(pwrite) X(datasync)
 /* clang-format on */
 #define AS_NUMBER(name) N_##name,
