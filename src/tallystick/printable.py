@@ -11,7 +11,7 @@ import logging
 import re
 import shlex
 import traceback
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any
 
 _UNSAFE = re.compile(
@@ -32,6 +32,12 @@ def printable_lines(text: str) -> str:
 def counted(count: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: ``1 branch``, ``1,200 branches``."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def first_of(values: Sequence[object], most: int) -> str:
+    """Return the first of some values, and how many more there are: ``3, 7 and 1,200 more``."""
+    rest = len(values) - most
+    return ", ".join(map(str, values[:most])) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def counted_kind(count: int, kinds: str) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.fingerprint import forget_listings, gone_of
 from tallystick.pipeline.options import OptionError, SourceOptions, matching
+from tallystick.printable import first_of
 from tallystick.reading.coordinators import Coordinator, coordinators_of
 from tallystick.reading.discovery import not_followed, once, parent
 from tallystick.reading.names import log_name
@@ -304,13 +305,12 @@ def _stranger_findings(files: Iterable[str], logs: Iterable[LogSource]) -> Itera
         if not companions.get(folder, frozenset()) & {name, name.partition(".")[0]}:
             folders.setdefault(folder, []).append(name)
     for folder, strangers in folders.items():
-        more = f" and {len(strangers) - NAMES_MAX} more" if len(strangers) > NAMES_MAX else ""
         yield Finding(
             "not-a-log",
             Severity.INFO,
             "",
             folder,
-            f"no log of any known system: {', '.join(strangers[:NAMES_MAX])}{more}",
+            f"no log of any known system: {first_of(strangers, NAMES_MAX)}",
             file=f"{folder}/{strangers[0]}",
         )
 

@@ -28,7 +28,7 @@ from tallystick.errors import (
 )
 from tallystick.investigate.export import write_whole
 from tallystick.investigate.statements import quoted
-from tallystick.printable import counted, counted_kind
+from tallystick.printable import counted, counted_kind, first_of
 from tallystick.reading.discovery import path_of, with_password
 from tallystick.reading.names import path_alone
 from tallystick.reading.results import is_severe
@@ -262,9 +262,8 @@ def _tables(found: Survey, report: Salvage) -> list[_Table]:
         logs[one.collection.name].append(path_alone(one.source))
     if twice := next((name for name, places in logs.items() if len(places) > 1), None):
         places = logs[twice]
-        more = f" and {len(places) - _NAMED_MAX} more" if len(places) > _NAMED_MAX else ""
-        named = ", ".join(places[:_NAMED_MAX])
-        message = f"{len(places)} logs have a table {twice}: {named}{more}"
+        named = first_of(places, _NAMED_MAX)
+        message = f"{counted(len(places), 'log')} have a table {twice}: {named}"
         raise LogUnreadableError(message, file=found.path, advice="Name one log")
     return tables
 

@@ -10,7 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from tallystick.printable import counted, first_of
 from tallystick.roles.ticket import Ticket
+
+_NUMBERS_SHOWN_MAX = 20
 
 
 class OperationCode(StrEnum):
@@ -44,6 +47,16 @@ class PersistEntry(NamedTuple):
     operations: tuple[Operation, ...]
     reference: str = ""
     time: int = 0
+
+
+def pending_text(numbers: Sequence[int]) -> str:
+    """Return how many transactions are pending, and the numbers of the first."""
+    text = counted(
+        len(numbers),
+        "transaction has not reached all of its targets",
+        "transactions have not reached all of their targets",
+    )
+    return f"{text}: {first_of(numbers, _NUMBERS_SHOWN_MAX)}"
 
 
 class PersistLog(Protocol):

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tallystick.errors import IncompleteLogError
-from tallystick.printable import counted
 from tallystick.roles import PersistEntry, PersistLog
-
-NUMBERS_SHOWN_MAX = 20
+from tallystick.roles.persist_log import pending_text
 
 
 def unfinished(
@@ -35,19 +33,8 @@ def _rename(entry: PersistEntry, renamed: Mapping[str, str]) -> PersistEntry:
 
 def incomplete(path: str, numbers: Sequence[int]) -> IncompleteLogError:
     """Make the error that names pending transactions."""
-    shown = ", ".join(map(str, numbers[:NUMBERS_SHOWN_MAX]))
-    more = len(numbers) - NUMBERS_SHOWN_MAX
-    return IncompleteLogError(
-        counted(
-            len(numbers),
-            "transaction has not reached all of its targets",
-            "transactions have not reached all of their targets",
-        )
-        + f": {shown}"
-        + (f" and {more} more" if more > 0 else ""),
-        file=path,
-        advice="Open with on_incomplete='replay', or look with on_incomplete='hold' first",
-    )
+    advice = "Open with on_incomplete='replay', or look with on_incomplete='hold' first"
+    return IncompleteLogError(pending_text(numbers), file=path, advice=advice)
 
 
 def unknown_targets(

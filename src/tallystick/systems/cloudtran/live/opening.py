@@ -7,13 +7,14 @@ numbers of the next file, block and transaction; or the error that refuses the s
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from tallystick.errors import CorruptLogError, IncompleteLogError
 from tallystick.printable import counted, logger
 from tallystick.records import Judgement
+from tallystick.roles.persist_log import pending_text
 from tallystick.storage.files import FileSystem, read_source
 from tallystick.systems.answers import Ground, judgement_of
 from tallystick.systems.cloudtran.codes import CODES, REASONS
@@ -32,8 +33,6 @@ from tallystick.systems.cloudtran.runs.analysis import LogAnalysis, LogWarning, 
 from tallystick.systems.cloudtran.verdict.findings import findings
 from tallystick.systems.cloudtran.verdict.strict import judgement
 from tallystick.systems.findings import FindingBuilder
-
-NUMBERS_SHOWN_MAX = 20
 
 _log = logger(__name__)
 
@@ -62,7 +61,11 @@ def open_log(fs: FileSystem, folder: str, settings: LogSettings) -> Recovered:
         _zap(fs, folder, settings)
     found = recover(fs, folder, settings)
     if found.state.entries and settings.on_incomplete == "fail":
-        raise _incomplete(folder, list(found.state.entries))
+        raise IncompleteLogError(
+            pending_text(list(found.state.entries)),
+            file=folder,
+            advice="Replay the log first: on_incomplete='replay', or the command tallystick replay",
+        )
     for warning in found.warnings:
         _log.warning("%s at offset %d: %s", warning.name, warning.offset, warning.code)
     _make_durable(fs, folder, settings)
@@ -221,21 +224,4 @@ def _damage(analysis: LogAnalysis, folder: str) -> CorruptLogError:
         found=f"{loss.count if loss.count is not None else 'an unknown number of'} entries"
         + (f": {loss.suspects_text}" if loss.suspects_text else ""),
         advice="Copy the directory; then open it with on_damage='report' to go on without them",
-    )
-
-
-def _incomplete(folder: str, numbers: Sequence[int]) -> IncompleteLogError:
-    """Return the error that names pending transactions."""
-    shown = ", ".join(map(str, numbers[:NUMBERS_SHOWN_MAX]))
-    more = len(numbers) - NUMBERS_SHOWN_MAX
-    return IncompleteLogError(
-        counted(
-            len(numbers),
-            "transaction has not reached all of its targets",
-            "transactions have not reached all of their targets",
-        )
-        + f": {shown}"
-        + (f" and {more} more" if more > 0 else ""),
-        file=folder,
-        advice="Replay the log first: on_incomplete='replay', or the command tallystick replay",
     )

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
-from tallystick.printable import counted
+from tallystick.printable import counted, first_of
 from tallystick.records import Answer, AtStake, Part, Surroundings
 from tallystick.storage.source import link_to_nothing, logical_name
 from tallystick.systems.jboss.applications.broker_xml import (
@@ -287,6 +287,5 @@ def _without(counts: Counter[int], queues: dict[int, str] | None) -> Counter[int
 
 def _listed(counts: Counter[int]) -> str:
     """Return queues with their messages, in words: ``queues 7 (150), 9 (1)``."""
-    first = ", ".join(f"{one} ({count:,})" for one, count in sorted(counts.items())[:LISTED_MAX])
-    more = len(counts) - LISTED_MAX
-    return f"queue{'s' * (len(counts) > 1)} {first}{f' and {more} more' * (more > 0)}"
+    texts = [f"{one} ({count:,})" for one, count in sorted(counts.items())]
+    return f"queue{'s' * (len(counts) > 1)} {first_of(texts, LISTED_MAX)}"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from tallystick.printable import first_of
 from tallystick.records import Difference, Outcome, Severity, Transaction
 from tallystick.systems.jboss.engine.loader import EngineLoad
 from tallystick.systems.jboss.format.layout import COMMIT
@@ -149,7 +150,7 @@ def _ids(evidence: Evidence) -> Iterator[Difference]:
     if lost:
         yield Difference(
             "deleted-and-added-again",
-            f"hides ids {_some(lost)}",
+            f"hides ids {first_of(lost, IDS_LISTED)}",
             "their last event is an add",
             "The loader's list form drops every record of an id that is deleted anywhere, "
             "even if it was added again later.",
@@ -158,12 +159,7 @@ def _ids(evidence: Evidence) -> Iterator[Difference]:
     if revived:
         yield Difference(
             "revived",
-            f"shows ids {_some(revived)}",
+            f"shows ids {first_of(revived, IDS_LISTED)}",
             "they are deleted",
             "Deleted records come back to life.",
         )
-
-
-def _some(ids: Sequence[int]) -> str:
-    text = ", ".join(str(number) for number in ids[:IDS_LISTED])
-    return text if len(ids) <= IDS_LISTED else f"{text} and {len(ids) - IDS_LISTED} more"
