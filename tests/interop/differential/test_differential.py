@@ -53,6 +53,16 @@ def test_no_answer_is_proved_wrong(name: str, size: str, tmp_path: Path) -> None
         assert {case.did for case in cases} == {"kept all", "lost rows", "refused"}
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.interop
+@pytest.mark.parametrize("name", ["derby-full", "h2-1.3.176-full", "h2-1.4.200-full"])
+def test_a_disk_that_is_full_at_once_leaves_an_earlier_state(name: str, tmp_path: Path) -> None:
+    """By this seed none of them comes to the transaction before which that is copied."""
+    whole = OTHERS[name].make(tmp_path / "work", 771203)
+    states = [whole.older, whole.older.with_name("older-seg0")][: 1 + name.startswith("derby")]
+    assert all(any(one.iterdir()) for one in states)
+
+
 BESIDES = [*(name for name in ORIGINALS if name not in ("artemis", "hornetq")), *OTHERS]
 
 

@@ -1,3 +1,4 @@
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
@@ -78,6 +79,10 @@ public abstract class Workload {
             if (!FULL) {
                 throw full;
             }
+            if (Files.notExists(older)) { // so soon that there is no earlier state but this one
+                Cases.copy(log, older, named);
+                beside(older);
+            }
         }
         Runtime.getRuntime().halt(0);
     }
@@ -156,7 +161,7 @@ public abstract class Workload {
         } catch (SQLException refused) {
             System.out.println("refused " + refused);
             if (FULL) {
-                Runtime.getRuntime().halt(0);
+                throw refused;
             }
             rollback();
         }
