@@ -156,6 +156,13 @@ TABLE: list[tuple[str, str, Patch | None, bool, bool | None, int | None]] = [
     ("mirror missing", "logmirror.ctrl", None, True, False, END),
     ("log.ctrl of 8 bytes", "log.ctrl", cut(8), True, False, END),
     ("log.ctrl of 16 bytes", "log.ctrl", cut(16), False, None, None),
+    ("log.ctrl of 17 bytes", "log.ctrl", cut(17), True, False, END),
+    ("log.ctrl of 35 bytes", "log.ctrl", cut(35), True, False, END),
+    ("log.ctrl of 36 bytes", "log.ctrl", cut(36), False, None, None),
+    ("log.ctrl of 37 bytes", "log.ctrl", cut(37), True, False, END),
+    ("log.ctrl of zeros", "log.ctrl", content(bytes(48)), False, None, None),
+    ("zeros after log.ctrl", "log.ctrl", append(bytes(8), 48), True, False, END),
+    ("mirror of zeros", "logmirror.ctrl", content(bytes(48)), True, False, END),
     ("newer version", "log.ctrl", control(minor=15), True, False, END),
     ("beta", "log.ctrl", control(flags=1), False, None, None),
     ("older version", "log.ctrl", control(minor=5), True, False, END),
@@ -364,6 +371,30 @@ def test_log_that_ends_where_its_checkpoint_should_be_is_loss(tmp_path: Path) ->
     assert Severity.LOSS in {one.severity for one in log.findings()}
 
 
+BOTH = ("log.ctrl", "logmirror.ctrl")
+
+
+@pytest.mark.parametrize(
+    ("names", "patch", "answer"),
+    [
+        (BOTH[:1], cut(0), Answer.SAFE),
+        (BOTH[:1], flip(12), Answer.SAFE),
+        (BOTH[:1], content(bytes(48)), Answer.REFUSES),
+        (BOTH[1:], cut(0), Answer.SAFE),
+        (BOTH[1:], content(bytes(48)), Answer.SAFE),
+        (BOTH, cut(0), Answer.CANNOT_TELL),
+        (BOTH, content(bytes(48)), Answer.REFUSES),
+    ],
+)
+def test_one_control_file_is_enough_unless_zeros_stand_in_the_first(
+    tmp_path: Path, names: tuple[str, ...], patch: Patch, answer: Answer
+) -> None:
+    """Derby 10.10 and 10.14 start so; of zeros they say XSLAC."""
+    reading = reading_of(copy(CASE, tmp_path / "db", dict.fromkeys(names, patch)))
+    assert reading.judgement.answer is answer
+    assert sum(one.code == "control-damaged" for one in reading.findings()) == len(names)
+
+
 def test_advice_names_no_control_file_that_is_missing_or_damaged_too(tmp_path: Path) -> None:
     names = ("log.ctrl", "logmirror.ctrl")
     folder = copy(CASE, tmp_path / "missing", dict.fromkeys(names))
@@ -484,12 +515,9 @@ def test_a_new_log_loses_what_is_seen_to_be_committed_after_the_last_checkpoint(
 ) -> None:
     """The first file is missing, and no control file leads past it; or it was the only one."""
 
-    def forget(content: bytearray) -> bytearray:
-        return bytearray(len(content))
-
     damaged: dict[str, Patch | None] = {"log1.dat": None}
     if later:
-        damaged |= {"log.ctrl": forget, "logmirror.ctrl": forget}
+        damaged |= {"log.ctrl": cut(0), "logmirror.ctrl": cut(0)}
     found = reading_of(copy(case, tmp_path / "copy", damaged))
     assert (found.judgement.answer, found.judgement.reason) == (answer, reason)
     assert found.judgement.at_stake == AtStake()  # nobody knows what the file held

@@ -10,8 +10,8 @@ two changes is noted as a `PageGap`, and the container's file decides.
     log.ctrl valid                  its checkpoint
     log.ctrl invalid, mirror valid  the mirror's checkpoint
     both invalid, or instant 0      file 1, offset 24
-    16 bytes; format id not 128;    no boot
-    beta
+    no version; format id not 128;  no boot
+    beta; also with a checksum of 0
     newer than the engine           no boot; which engine starts it is not in the log, so this is
                                     judged only by the version that a setting names
 
@@ -21,6 +21,7 @@ Source: docs/formats/derby.md, sections "Control files" and "Recovery".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
@@ -145,7 +146,7 @@ def _valid_control(
         return None
     for name in layout.CONTROL_NAMES:
         if name in by_name and (found := _control(by_name[name].data)) is not None:
-            _check_control(by_name[name].data, found, settings)
+            _check_control(found, settings)
             if (found.major, found.minor) > JUDGED_VERSION and VERSION_SETTING not in settings:
                 result.newer_than_judged = f"Engines older than {found.version} refuse the log"
             if found.checkpoint:
@@ -155,24 +156,29 @@ def _valid_control(
 
 
 def _control(data: memoryview) -> layout.Control | None:
-    """Return the content, None if the engine calls it invalid; raise if it does not boot."""
+    """Return the content, None if the engine calls it invalid; raise if it does not boot.
+
+    A stored 0 means that there is no checksum: the engine reads the file then, and calls the
+    checkpoint alone invalid.
+    """
     if len(data) < layout.CONTROL_SIZE_MIN:
         return None
-    if len(data) == layout.CONTROL_SIZE_MIN:
-        raise _NoBootError("the control file ends before the version")
-    stored = layout.CONTROL_CRC.unpack(data[-layout.CONTROL_CRC.size :])[0]
-    # A stored 0 means that there is no checksum: the engine calls the checkpoint invalid then.
-    if stored == 0 or stored != crc32(data[: -layout.CONTROL_CRC.size]):
-        return None
-    if len(data) < layout.CONTROL.size:
-        raise _NoBootError("the control file ends before the version")
-    return layout.Control(*layout.CONTROL.unpack_from(data)[2:7])
-
-
-def _check_control(data: memoryview, control: layout.Control, settings: Mapping[str, str]) -> None:
-    wanted = settings.get(VERSION_SETTING, "").split(".")
+    stored = 0
+    if len(data) > layout.CONTROL_SIZE_MIN:
+        stored = layout.CONTROL_CRC.unpack(data[-layout.CONTROL_CRC.size :])[0]
+        if stored not in (0, crc32(data[: -layout.CONTROL_CRC.size])):
+            return None
     if int.from_bytes(data[:4]) != layout.LOG_FILE:
         raise _NoBootError("XSLAC: the control file has another format id")
+    if len(data) < layout.CONTROL_READ + layout.CONTROL_CRC.size:
+        raise _NoBootError("the control file ends before the version")
+    head = bytes(data[: layout.CONTROL.size]).ljust(layout.CONTROL.size, b"\0")
+    found = layout.Control(*layout.CONTROL.unpack(head)[2:7])
+    return found if stored else replace(found, checkpoint=0)
+
+
+def _check_control(control: layout.Control, settings: Mapping[str, str]) -> None:
+    wanted = settings.get(VERSION_SETTING, "").split(".")
     if len(wanted) > 1 and (control.major, control.minor) > (int(wanted[0]), int(wanted[1])):
         raise _NoBootError(f"XSLAN: written by version {control.version}")
     if control.flags & layout.FLAG_BETA:

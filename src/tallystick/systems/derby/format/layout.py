@@ -41,6 +41,8 @@ CONTROL = struct.Struct(">iiqiiiB3xq")
 CONTROL_CRC = struct.Struct(">q")
 CONTROL_SIZE = CONTROL.size + CONTROL_CRC.size
 CONTROL_SIZE_MIN = 16
+CONTROL_READ = 29
+"""Bytes of it that the engine reads, up to the flags."""
 FLAG_BETA = 1
 FLAG_DURABILITY_TEST = 2
 

@@ -144,10 +144,14 @@ def _older_control(log: LogFiles, analysis: LogAnalysis, recovery: Recovery) -> 
 
 def _control_holds(log: LogFiles, recovery: Recovery) -> bool:
     """Return whether recovery starts where the control file says, or no checkpoint was made yet."""
-    found = [one.content_or_error() for one in log.controls]
     if recovery.control:
         return recovery.finds_checkpoint
-    return all(isinstance(one, Control) for one in found)
+    return not log.controls or has_intact_control(log)
+
+
+def has_intact_control(log: LogFiles) -> bool:
+    """Return whether one control file at least is whole."""
+    return any(isinstance(one.content_or_error(), Control) for one in log.controls)
 
 
 def unacknowledged_from(log: LogFiles, recovery: Recovery) -> int | None:

@@ -20,13 +20,14 @@ from tallystick.systems.derby.format.layout import SYSTEM_NAME, instant_text
 from tallystick.systems.derby.read.files import LogFiles
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.transactions import ACTIVE, STATES
-from tallystick.systems.derby.verdict.answer import grounds
+from tallystick.systems.derby.verdict.answer import grounds, has_intact_control
 from tallystick.systems.derby.verdict.differences import differences
 from tallystick.systems.held_back import held_back
 
 if TYPE_CHECKING:
     from tallystick.systems.derby.runs.chunk import Runs
 
+_CONTROL_DAMAGED = "control-damaged"
 HELD_MIN = 2
 """Files, from which on a transaction holds old ones: the newest is in use anyway."""
 
@@ -65,8 +66,14 @@ def judgement(
     findings: Sequence[Finding],
     runs: Runs | None = None,
 ) -> Judgement:
-    """Return the answer about the log."""
-    return judgement_of(REASONS, CODES, grounds(scan, analysis, recovery, runs), findings)
+    """Return the answer about the log.
+
+    Where one control file is intact, damage to the other decides nothing: the mirror is read only
+    where log.ctrl is damaged, and is there for that.
+    """
+    decided = _CONTROL_DAMAGED if has_intact_control(scan.log) else None
+    asked = [one for one in findings if one.code != decided]
+    return judgement_of(REASONS, CODES, grounds(scan, analysis, recovery, runs), asked)
 
 
 def strict(
