@@ -113,7 +113,8 @@ def _searched(
         if progress is not None:
             progress(folder.path)
         _search_settled(folder, known, found)
-    unread = [one.file for one in found.problems if one.code == UNREADABLE.code and one.file]
+    passed = (UNREADABLE.code, LINKED)
+    unread = [one.file for one in found.problems if one.code in passed and one.file]
     found.logs = [_with_unread_below(log, unread) for log in found.logs]
     return found
 
@@ -438,7 +439,7 @@ def _with_unread(log: LogSource, unread: Iterable[str]) -> LogSource:
 
 
 def _with_unread_below(log: LogSource, unread: Iterable[str]) -> LogSource:
-    """Return a log whose files lie in folders below its own with what cannot be read there.
+    """Return a log whose files lie in folders below its own with what is not read there.
 
     Its reader tells what of it may hold a part of the log.
     """
@@ -485,7 +486,7 @@ def folders_below(
 ) -> Iterator[Folder]:
     """Yield the folder ``root``, and those below it; what cannot be listed is a problem.
 
-    Links with a name that is ``followed`` are, but not what lies below them.
+    Links with a name that is ``followed`` are, and what lies below them under such a name.
     """
     if is_remote(root):
         yield from _remote_folders(root, recurse=recurse)
@@ -520,11 +521,26 @@ def folders_below(
         elsewhere = [one for one in links if not f"{real(root)}/".startswith(f"{real(one)}/")]
         for one in [one for one in elsewhere if one.rpartition("/")[2] in followed]:
             elsewhere.remove(one)
-            try:
-                yield from folders_below(one, found, recurse=False)
-            except LogUnreadableError as error:
-                found.problems.append(unread_finding(error, one))
+            yield from _linked_folders(one, found, followed)
         found.problems += not_followed(map(_linked, elsewhere), [root])
+
+
+def _linked_folders(root: str, found: Discovery, followed: Container[str]) -> Iterator[Folder]:
+    """Yield the folder that a link leads to, and those of such names below it, which are no links."""
+    waiting = [root]
+    while waiting:
+        path = waiting.pop()
+        try:
+            yield from folders_below(path, found, recurse=False)
+            with os.scandir(path) as here:
+                below = [one for one in here if one.name in followed and _is_folder(one)]
+        except LogUnreadableError as error:
+            found.problems.append(unread_finding(error, path))
+        except OSError as error:
+            found.problems.append(unread_finding(unreadable(path, error), path))
+        else:
+            waiting += sorted(slashed(one.path) for one in below if not one.is_symlink())
+            found.problems += [_linked(slashed(one.path)) for one in below if one.is_symlink()]
 
 
 def _linked(path: str) -> Finding:

@@ -38,7 +38,14 @@ SYSTEM = System(
             "serverlock.*",
         }
     ),
-    folders=frozenset({"bindings", "journal", "messagingbindings", "messagingjournal"}),
+    folders=frozenset(
+        {
+            *("bindings", "journal", "messagingbindings", "messagingjournal"),
+            *("StateManager", "BasicAction", "TwoPhaseCoordinator", "AtomicAction"),
+            *("SubordinateAtomicAction", "JCA", "Expired"),
+            *(f"#{number}#" for number in range(255)),  # of a store by hash
+        }
+    ),
     change_feed=True,
     settings={
         "user_version": "the user version that the application expects in file headers",

@@ -357,6 +357,33 @@ def test_a_store_with_a_link_to_nothing_where_states_may_lie_is_not_safe(
     assert judged(tmp_path)[1] == reason
 
 
+@pytest.mark.parametrize("place", [ACTION, "StateManager/BasicAction", "StateManager"])
+def test_a_folder_of_a_store_that_is_a_link_is_read_through_it(store: Path, place: str) -> None:
+    """Recovery follows it. None of its decisions was seen, and that was called safe."""
+    whole = {one.key for one in reading(store).transactions()}
+    (store / place).rename(store.parents[2] / "other-disk")
+    (store / place).symlink_to(store.parents[2] / "other-disk")
+    assert {one.key for one in reading(store).transactions()} == whole
+
+
+def test_a_folder_by_hash_that_is_a_link_is_read_through_it(tmp_path: Path) -> None:
+    put(tmp_path / "store", "1", DECIDED, f"{ACTION}/#7#")
+    put(tmp_path / "store", "2", DECIDED, f"{ACTION}/#143#")
+    (tmp_path / "store" / ACTION / "#7#").rename(tmp_path / "other-disk")
+    (tmp_path / "store" / ACTION / "#7#").symlink_to(tmp_path / "other-disk")
+    assert sum(1 for _ in reading(tmp_path / "store").transactions()) == 2
+
+
+def test_a_link_that_is_not_followed_leaves_no_store_safe(store: Path) -> None:
+    """The folder of a type that is not known by its name may be that of transactions."""
+    (store.parents[2] / "other-disk").mkdir()
+    (store / ACTION).with_name("Other").symlink_to(store.parents[2] / "other-disk")
+    assert judged(store) == (Answer.CANNOT_TELL, "unreadable")
+    (store / "Recovery" / "notes").symlink_to(store.parents[2] / "other-disk")
+    (store / ACTION).with_name("Other").unlink()
+    assert judged(store)[0] is Answer.SAFE
+
+
 def test_a_stream_has_nothing_to_follow_in_a_store(store: Path) -> None:
     found = reading(store)
     assert {found.number(path) for path in found.source.files} == {None}

@@ -36,7 +36,7 @@ from tallystick.records import (
     Transaction,
     Verdict,
 )
-from tallystick.storage.source import link_to_nothing, open_source
+from tallystick.storage.source import link_target, link_to_nothing, open_source
 from tallystick.systems.answers import Ground, judgement_of
 from tallystick.systems.decisions import CoordinatorReading, decision_rows
 from tallystick.systems.findings import FindingBuilder
@@ -195,7 +195,7 @@ class ObjectStoreReading(CoordinatorReading):
         for path in self.source.files:
             if object_file(path) is not None or not _is_folder_of_transactions(path):
                 continue
-            if why := unlisted(path):
+            if why := unlisted(path) or _not_followed(path):
                 self._unread.append(LogUnreadableError(why, file=path))
         found = _placed(self.source.path, found)
         found = [replace(one, locked=self._is_locked(one.path)) for one in found]
@@ -387,6 +387,12 @@ def _is_folder_of_transactions(path: str) -> bool:
     named = object_file(f"{path}/{_SOME_UID}")
     type_name = named.type_name if named is not None else ""
     return is_transaction(type_name) or (bool(type_name) and ACTION.startswith(f"{type_name}/"))
+
+
+def _not_followed(path: str) -> str:
+    """Return why a folder that is a link was not searched; empty for others."""
+    leads = link_target(path)
+    return f"it is a link to {leads}, which recovery follows and is not searched" if leads else ""
 
 
 def _placed(store: str, states: list[_State]) -> list[_State]:
