@@ -526,7 +526,7 @@ def folders_below(
 
 
 def _linked_folders(root: str, found: Discovery, followed: Container[str]) -> Iterator[Folder]:
-    """Yield the folder that a link leads to, and those of such names below it, which are no links."""
+    """Yield the folder that a link leads to, and those of such names below it that are no links."""
     waiting = [root]
     while waiting:
         path = waiting.pop()

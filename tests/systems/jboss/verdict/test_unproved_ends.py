@@ -150,6 +150,19 @@ def test_the_size_of_files_may_have_been_changed_between_two_starts(tmp_path: Pa
     assert judged(tmp_path).reason == "odd-end"
 
 
+@pytest.mark.parametrize("kept", [3, 7])
+def test_a_journal_of_one_file_that_ends_with_a_record_was_cut(kept: int, tmp_path: Path) -> None:
+    """Artemis 2.40 loads it, without the records behind. The file that waits has its old size."""
+    fill, items = b"\0", [add(one, b"x" * 64) for one in range(7)]
+    whole = image("g3", 1, items, LARGE, fill)
+    write(tmp_path, "g3", {1: whole, 2: image("g3", 2, [], LARGE, fill)})
+    assert judged(tmp_path).answer is Answer.SAFE
+    path_of(tmp_path, 1).write_bytes(whole[: HEADER + kept * RECORD])
+    assert (judged(tmp_path).answer, judged(tmp_path).reason) == (Answer.CANNOT_TELL, "odd-end")
+    path_of(tmp_path, 1).write_bytes(whole[: SECTOR * 2])
+    assert judged(tmp_path).answer is Answer.SAFE
+
+
 def test_one_file_of_a_new_size_is_enough(tmp_path: Path) -> None:
     """Artemis 2.40 uses up the files of the size before, and has needed one of the new size."""
     journal(tmp_path, FULL, FULL, 7)

@@ -25,6 +25,7 @@ from tallystick.systems.jboss.verdict.differences import Evidence, differences
 from tallystick.systems.jboss.verdict.earlier_lives import not_done_with
 from tallystick.systems.jboss.verdict.ends import (
     block_size,
+    cut_after_record,
     empty_before_used,
     fills,
     full_before_empty,
@@ -159,6 +160,8 @@ def _proof(evidence: Evidence) -> Iterator[Ground]:
         if problem := never_left(one, block, sizes):
             yield Ground("odd-end", f"{one.file.name}: {problem}.")
             return
+    if text := cut_after_record(readings, block):
+        yield Ground("odd-end", f"{text}.")
     filled = fills(readings)
     if len(filled) > 1:
         yield Ground("odd-end", "Some files are filled with J, others with zeros.")

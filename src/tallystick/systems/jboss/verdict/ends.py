@@ -86,6 +86,23 @@ def never_left(reading: KnownFile, block: int, sizes: Collection[int]) -> str:
     )
 
 
+def cut_after_record(readings: Sequence[KnownFile], block: int) -> str:
+    """Return what shows that the last file with records was cut where one of them ends, or nothing.
+
+    Nothing of its fill is left, and a file that was never used is larger; no other file with
+    records has its size, so that the setting was not changed after it.
+    """
+    used = [one for one in readings if one.has_records]
+    if not used:
+        return ""
+    last = used[-1]
+    size, end = last.file.size, -(-last.facts.end // block) * block
+    given = max((one.file.size for one in readings if is_blank(one)), default=0)
+    if end < size or size >= given or any(one.file.size == size for one in used[:-1]):
+        return ""
+    return f"{last.file.name}: it ends at {size:,} bytes, with a record, and others at {given:,}"
+
+
 def is_blank(reading: KnownFile) -> bool:
     """Return whether a file was surely never used, whatever its size.
 
