@@ -120,6 +120,25 @@ def test_damage_is_found_and_judged_as_the_engine_would(
     check_everything(one)
 
 
+@pytest.mark.parametrize("change", [partial(flipped, at=600), partial(flipped, at=1100)])
+def test_one_copy_of_a_header_that_names_a_log_is_enough(
+    change: Callable[[bytearray], bytearray], tmp_path: Path
+) -> None:
+    """Of 130 databases of 1.3.176 and 1.4.200 without one of both each had everything."""
+    assert reading(bytes(base()), tmp_path).judgement.answer is Answer.SAFE
+    one = reading(bytes(change(base())), tmp_path)
+    assert one.judgement.answer is Answer.SAFE
+    assert "header-copy-damaged" in codes(one)
+
+
+@pytest.mark.parametrize("at", [600, 1100])
+def test_one_copy_of_a_header_that_names_no_log_is_not_enough(at: int, tmp_path: Path) -> None:
+    """Closing writes one after the other, and the one that is gone may have named a log."""
+    assert reading(bytes(base("clean-512")), tmp_path).judgement.answer is Answer.SAFE
+    one = reading(bytes(flipped(base("clean-512"), at)), tmp_path)
+    assert one.judgement.answer is Answer.CANNOT_TELL
+
+
 @pytest.mark.parametrize("at", [52, 53])
 def test_versions_are_signed_so_a_high_one_does_not_keep_the_engine_from_opening(
     at: int, tmp_path: Path

@@ -38,8 +38,19 @@ def verdict_of(result: EngineResult, log: str, form: str, findings: Sequence[Fin
 
 
 def judgement(result: EngineResult, findings: Sequence[Finding]) -> Judgement:
-    """Return the answer about the file."""
-    return judgement_of(REASONS, CODES, grounds(result, findings), findings)
+    """Return the answer about the file.
+
+    The engine writes two copies of its header for the damage of one, and goes by the other. Where
+    that names a log, damage to the first one decides nothing; where it names none, that may have.
+    """
+    decided = "header-copy-damaged" if _names_log(result) else None
+    asked = [one for one in findings if one.code != decided]
+    return judgement_of(REASONS, CODES, grounds(result, findings), asked)
+
+
+def _names_log(result: EngineResult) -> bool:
+    header = result.file.header
+    return header is not None and bool(header.first_trunk or header.first_data)
 
 
 def unreadable_verdict(log: str, form: str, finding: Finding) -> Verdict:
