@@ -155,3 +155,24 @@ def test_a_file_that_a_first_start_has_made_copied_nothing(tmp_path: Path) -> No
     assert (found.answer, found.reason) == TOLD
     found = judged(tmp_path, FILLED, numbered(1, NEWER), (-1, -1), 5_999)
     assert (found.answer, found.reason) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("newer", "expected"),
+    [
+        (numbered(NEXT, NEWER), (Answer.CANNOT_TELL, "damaged")),
+        ([*numbered(NEXT, [OPEN]), *numbered(NEXT + 1, NEWER)], (Answer.CANNOT_TELL, "damaged")),
+    ],
+)
+def test_what_a_change_of_files_did_not_copy_was_closed_where_the_older_file_is_damaged(
+    newer: Records, expected: tuple[Answer, str], tmp_path: Path
+) -> None:
+    """The real 3.0 manager starts with such a pair, and has all that was open: that was `loses`."""
+    older = [OPEN, *done(0)]
+    size = HEADER_LENGTH + sum(len(one.encode()) for one in older) + 2
+    content = bytearray(file_bytes(numbered(FAR, older), 5_000, size, -1))
+    begin = HEADER_LENGTH + len(older[0].encode()) + 20
+    content[begin : begin + 300] = bytes(300)
+    reading = write_pair(tmp_path, bytes(content), file_bytes(newer, 6_500, size, -1))
+    assert (reading.judgement.answer, reading.judgement.reason) == expected
+    assert not [one for one in reading.verdict().differences if one.what.startswith("decision")]

@@ -263,6 +263,16 @@ class DualFiles:
         copied = all(any(later.records_of(one)) for one in start.open_decisions())
         return not (follows and copied) and not takes_numbers(earlier.counted_spans())
 
+    def found_closed(self, gtrid: bytes) -> bool:
+        """Return whether the change of files has found the decision of a transaction closed.
+
+        It copies what is open to the later part before it puts that one in use.
+        """
+        spoilt = any(part.swap_defect for part in self.parts)
+        if spoilt or self._has_copies_only or self._first_own is None:
+            return False
+        return not any(self.order()[1].records_of(gtrid))
+
     def _changed_twice(self, start: LastStart) -> bool:
         """Return whether the earlier part was in use before, where the later one never was.
 

@@ -30,7 +30,7 @@ from tallystick.systems.bitronix.read.files import DualFiles
 from tallystick.systems.bitronix.read.transactions import state_of
 from tallystick.systems.bitronix.runs.transactions import States, states_of
 from tallystick.systems.bitronix.verdict.answer import grounds
-from tallystick.systems.bitronix.verdict.differences import differences
+from tallystick.systems.bitronix.verdict.differences import differences, lost_decisions
 from tallystick.systems.bitronix.verdict.evidence import Evidence
 from tallystick.systems.held_back import held_back
 
@@ -56,9 +56,18 @@ def judged(
 ) -> tuple[tuple[Difference, ...], Judgement]:
     """Return the differences and the answer of `verdict`."""
     older, newer = starts_of_lines(pair.data, [part.alone for part in evidence.parts])
-    found = tuple(differences(pair, evidence.decisions, older, evidence.unforced))
+    every = differences(pair, evidence.decisions, older, evidence.unforced)
+    found = tuple(one for one in every if not _was_closed(pair, evidence, one))
     holds = grounds(pair, evidence, found, (older.without, newer.without))
     return found, judgement_of(REASONS, CODES, holds, findings)
+
+
+def _was_closed(pair: DualFiles, evidence: Evidence, one: Difference) -> bool:
+    """Return whether a decision that looks open was closed where the earlier file is damaged."""
+    earlier, later = (evidence.parts[part.number - 1] for part in pair.order())
+    if earlier.whole or not later.whole:
+        return False
+    return any(map(pair.found_closed, lost_decisions([one])))
 
 
 # -- the strict verdict ------------------------------------------------------------------------
