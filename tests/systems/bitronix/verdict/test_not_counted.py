@@ -105,3 +105,20 @@ def test_a_position_that_no_writer_leaves_is_no_crash(tmp_path: Path, position: 
     reading = write_pair(tmp_path, bytes(content), file_bytes([], 5_999))
     assert reading.judgement.answer in (Answer.LOSES, Answer.REFUSES)
     assert any(found.severity is Severity.LOSS for found in reading.findings())
+
+
+@pytest.mark.parametrize("line", CLOCKS)
+def test_records_behind_a_gap_are_of_no_earlier_life_before_the_first_change_of_files(
+    tmp_path: Path, line: str
+) -> None:
+    """A block of yesterday at the begin of a file had the real manager go on from yesterday."""
+    time = CLOCKS[line]
+    counted, *after = [one(COMMITTING, number, time, "a", "b") for number in range(1, 9)]
+    assert left(tmp_path, time, [counted]).judgement.answer is Answer.SAFE
+    left(tmp_path, time, [counted], *after)
+    path = tmp_path / "btm1.tlog"
+    content, end = bytearray(path.read_bytes()), HEADER_LENGTH + counted.size
+    content[end : end + after[0].size] = bytes(after[0].size)
+    two = (tmp_path / "btm2.tlog").read_bytes()
+    judgement = write_pair(tmp_path, bytes(content), two).judgement
+    assert (judgement.answer, judgement.reason) == (Answer.CANNOT_TELL, "no-proof")

@@ -263,6 +263,17 @@ class DualFiles:
         copied = all(any(later.records_of(one)) for one in start.open_decisions())
         return not (follows and copied) and not takes_numbers(earlier.counted_spans())
 
+    def no_use_before(self) -> bool:
+        """Return whether no change of files came yet: one part holds nothing, so none was rewound.
+
+        A repair makes a file of the time 0.
+        """
+        headers = ((part, part.header) for part in self.parts)
+        return any(
+            header is not None and header.timestamp > 0 and part.content_end <= HEADER_LENGTH
+            for part, header in headers
+        )
+
     def found_closed(self, gtrid: bytes) -> bool:
         """Return whether the change of files has found the decision of a transaction closed.
 

@@ -65,7 +65,8 @@ class PartEvidence:
         whole: whether all that the header counts is whole.
         outlived: whether a whole record that no header counts is newer than all that they count.
             Behind a damaged one it is taken for a record of an earlier life of its file; but those
-            are older, unless the clock began anew in between, as one that counts since boot does.
+            are older, unless the clock began anew in between, as one that counts since boot does,
+            and none had a life before the first change of files.
         alone: the decisions that this file alone leaves open; None where not all that its header
             counts is in chunks.
         uncounted: the whole records that no header counts, newer than all that they count.
@@ -141,7 +142,8 @@ class PartEvidence:
         if span.record is not None and not span.counted:
             newest = self._pair.newest
             newer = newest is None or stamp(span.record) > newest
-            self.outlived |= span.whole is not None or (newer and self._pair.counts_since_1970)
+            outlived = newer and (self._pair.counts_since_1970 or self._pair.no_use_before())
+            self.outlived |= span.whole is not None or outlived
 
 
 class Evidence:
