@@ -28,7 +28,7 @@ from tallystick.pipeline.options import (
 from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.summary import RunSummary, summarise
-from tallystick.pipeline.tables.bucket import publish
+from tallystick.pipeline.tables.bucket import connected, publish
 from tallystick.pipeline.tables.decoded import decoded, on_one_machine
 from tallystick.pipeline.tables.exchanged import ExchangedTables, TablePlace
 from tallystick.pipeline.tables.incremental import BundledTables
@@ -90,8 +90,10 @@ class Run:
         """Raise `OptionError` for a format or options that do not fit a run, or its publishing."""
         self.form = known_form(self.form)
         require_of_runs(self.options)
-        if self.publish and (self.form != "parquet" or is_remote(self.out)):
-            raise OptionError("what is published are Parquet tables in a local folder")
+        if self.publish is not None:
+            if self.form != "parquet" or is_remote(self.out):
+                raise OptionError("what is published are Parquet tables in a local folder")
+            _ = connected(self.publish)  # else a run would end with its refusal
 
     def __call__(self, spark: SparkSession, progress: Progress | None = None) -> RunSummary:
         """Bring the tables up to date, and sum them up.
@@ -132,7 +134,7 @@ class Run:
                     tables.write(progress or _silent)
                 place.commit(OUTPUT, now)
                 self.anew = False
-            if self.publish:
+            if self.publish is not None:
                 publish(self.out, self.publish, OUTPUT)
         return sorted(now.changed(last))
 
