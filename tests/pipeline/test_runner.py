@@ -8,6 +8,8 @@ import os
 import shutil
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +20,12 @@ from click.testing import CliRunner
 from tallystick.cli.build.pipeline import _build, command
 from tallystick.errors import LogUnreadableError
 from tallystick.pipeline.options import OptionError
-from tallystick.pipeline.planning import Plan
+from tallystick.pipeline.planning import Plan, find
 from tallystick.pipeline.runner import OUTPUT, Run
 from tallystick.pipeline.summary import RunSummary
 from tallystick.pipeline.tables import run_state as state
 from tallystick.pipeline.tables.incremental import STEPS
-from tallystick.pipeline.tables.output_dir import TableSpace, literal
+from tallystick.pipeline.tables.output_dir import STATE, TableSpace, literal
 from tallystick.pipeline.tables.run_state import RunState, state_of
 from tallystick.services.journal import Journal
 from tallystick.systems.protocol import LogSource
@@ -314,6 +316,62 @@ def test_a_run_waits_for_another_one_in_the_same_folder(estate: Path, tmp_path: 
         assert not ended.wait(0.5)
     assert ended.wait(60)
     other.join()
+
+
+class _NoTables:
+    """Notes what a run would make tables of, and makes none: Spark is not needed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.plans: list[Plan] = []
+        monkeypatch.setattr(Run, "_tables", self._noted)
+
+    @contextmanager
+    def _noted(self, _place: object, plan: Plan, *_states: object) -> Iterator[_NoTables]:
+        self.plans.append(plan)
+        yield self
+
+    def write(self, _progress: object) -> None: ...
+
+
+def test_a_run_that_waited_puts_nothing_older_in_the_place_of_newer_tables(
+    estate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had searched before it waited: the other run has read a log that it does not know."""
+    logs, out, made = tmp_path / "logs", tmp_path / "out", _NoTables(monkeypatch)
+    shutil.copytree(estate / "committed-2pc", logs / "first")
+    run, searched = Run([str(logs)], str(out)), threading.Event()
+
+    def searching(paths: list[str]) -> Plan:
+        found = find(paths)
+        searched.set()
+        return found
+
+    monkeypatch.setattr("tallystick.pipeline.runner.find", searching)
+    thread = threading.Thread(target=run.advance, args=(None,))
+    with TableSpace(str(out)).alone():
+        thread.start()
+        assert searched.wait(60)
+        shutil.copytree(estate / "crash-mid-commit", logs / "second")
+        now = run._state(find([str(logs)]))
+        now.logs["second"] = []  # not equal to what the run finds, so that it makes tables
+        state.save(out / STATE, now)
+    thread.join()
+    (plan,) = made.plans
+    assert [Path(log.path).name for log in plan.logs] == ["first", "second"]
+
+
+def test_tables_below_a_source_are_no_findings_of_the_next_run(
+    estate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = _NoTables(monkeypatch)
+    shutil.copytree(estate, tmp_path / "logs")
+    (tmp_path / "logs" / "a note").write_text("of a person")
+    for _ in range(2):
+        Run([str(tmp_path)], str(tmp_path / "tables"), anew=True).advance(None)  # type: ignore[arg-type]
+        (tmp_path / "tables" / "files").mkdir(exist_ok=True)
+        (tmp_path / "tables" / "files" / "1.parquet").write_text("rows")
+    first, second = ([one.message for one in plan.problems] for plan in made.plans)
+    assert first == second == ["no log of any known system: a note"]
 
 
 @pytest.mark.parametrize("swapped", [0, 1, 2])

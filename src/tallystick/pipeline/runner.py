@@ -118,15 +118,14 @@ class Run:
                 matches a pattern.
         """
         progress = checked(progress, "progress")
-        require_matches(self.sources)
-        plan = find(self.sources)
-        self._require_logs(plan)
-        self._require_apart(plan)
-        if self._source_options().mode == "failfast":
-            plan.require_readable()
-        place, now = self._place(spark), self._state(plan)
-        with self._space().alone():
+        space = self._space()
+        mark, plan = space.mark(), self._planned()
+        place = self._place(spark)
+        with space.alone():
             last = place.open()
+            if space.mark() != mark:  # by another run, which may have seen more than this one
+                plan = self._planned()
+            now = self._state(plan)
             if self.anew:
                 last = None
             if last is None or last != now:
@@ -137,6 +136,26 @@ class Run:
             if self.publish is not None:
                 publish(self.out, self.publish, OUTPUT)
         return sorted(now.changed(last))
+
+    def _planned(self) -> Plan:
+        """Search for logs, and check that tables can be made of them.
+
+        Raises as `advance` does.
+        """
+        require_matches(self.sources)
+        plan = find(self.sources)
+        self._require_logs(plan)
+        self._require_apart(plan)
+        if self._source_options().mode == "failfast":
+            plan.require_readable()
+        out = real(self.out.rstrip("/"))
+        plan.problems = [
+            one
+            for one in plan.problems
+            # The tables of the last run are no strangers where they lie below a source.
+            if one.code != "not-a-log" or not f"{real(one.log)}/".startswith(f"{out}/")
+        ]
+        return plan
 
     def _require_logs(self, plan: Plan) -> None:
         """Check that every resource means a log. Raises `OptionError`."""

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from tallystick.pipeline.fingerprint import fingerprint
 from tallystick.pipeline.options import OptionError
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.tables import run_state as state
@@ -116,6 +117,10 @@ class TableSpace:
                 with suppress(OSError):  # a file system without locks
                     held.enter_context(LOCAL.locked_folder(self.root))
             yield
+
+    def mark(self) -> list[int]:
+        """Return what is another one once a run has committed tables in a local folder."""
+        return fingerprint(f"{self.root}/{STATE}") if self.staged else []
 
     def open(self) -> RunState | None:
         """Complete an interrupted swap, and return the state of the tables.
