@@ -11,6 +11,7 @@ import pytest
 
 from tallystick.pipeline.runner import OUTPUT, Run
 from tallystick.pipeline.summary import FAIL_ON, RunSummary
+from tallystick.pipeline.tables.output_dir import TableSpace
 from tallystick.pipeline.views import create_views
 from tallystick.systems.tally.live.roles import TallyRecordJournal
 from tests.indoubt.estates import EXAMPLES
@@ -37,12 +38,12 @@ def _run(spark: SparkSession, folder: Path, out: str) -> None:
 
 
 def test_every_table_is_a_view_with_timestamps(spark: SparkSession, tmp_path: Path) -> None:
-    out = str(tmp_path / "tables `of` a run")
+    out = str(tmp_path / "tables `of` {a} run [1]*")
     _run(spark, tmp_path, out)
     try:
         assert create_views(spark, out, "estate") == [f"estate.{name}" for name in OUTPUT]
         for name in OUTPUT:
-            plain = spark.read.parquet(f"{out}/{name}")
+            plain = TableSpace(out).read(spark, name)
             assert spark.table(f"estate.{name}").select(*plain.columns).count() == plain.count()
         rows = spark.sql(
             "SELECT last_time, clock, unix_micros(last_timestamp) AS stamp FROM estate.transactions"

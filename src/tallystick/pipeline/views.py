@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.pipeline.change_feed import DATED_SECONDS
 from tallystick.pipeline.runner import OUTPUT
-from tallystick.pipeline.tables.output_dir import TableSpace
+from tallystick.pipeline.tables.output_dir import TableSpace, literal
 from tallystick.records import Clock
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def create_views(
         if "bucket" in columns:
             seconds = _dated("bucket", "timestamp_seconds({})", 1)
             added.append(f"if(startswith(clock, 'wall'), {seconds}, NULL) AS bucket_timestamp")
-        place = f"{_quoted(form)}.{_quoted(str(PurePath(out) / table))}"
+        place = f"{_quoted(form)}.{_quoted(literal(str(PurePath(out) / table), form))}"
         name = f"{_quoted(database)}.{_quoted(table)}"
         spark.sql(
             f"CREATE OR REPLACE VIEW {name} AS SELECT {', '.join(['*', *added])} FROM {place}"
