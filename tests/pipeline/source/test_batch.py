@@ -17,6 +17,7 @@ from tallystick.pipeline import task as executing
 from tallystick.pipeline.options import OptionError, SourceOptions
 from tallystick.pipeline.planning import Task
 from tallystick.pipeline.source.batch import PruningReader, TableReader, TallystickDataSource
+from tallystick.pipeline.source.worker import STREAM_WORKER
 from tallystick.reading.tables import TABLES
 from tallystick.systems import known
 from tests.fixtures import fixture_dir
@@ -259,6 +260,33 @@ def test_a_pyspark_without_read_limits_is_told_which_one_has_streams(
     source = TallystickDataSource({"path": str(logs)})
     with pytest.raises(OptionError, match=r"streams need PySpark 4\.2"):
         source.streamReader(source.schema())
+
+
+@pytest.mark.parametrize(
+    ("given", "refusal"),
+    [
+        ({"table": "files"}, "only records and changes can be streamed"),
+        ({"table": "changes", "beforeImages": "history"}, "the option imagesFolder"),
+        ({"nonsense": "1"}, "there is no option nonsense"),
+    ],
+)
+@pytest.mark.usefixtures("streams")
+def test_a_refused_stream_has_a_reader_whose_offsets_say_so(
+    logs: Path, given: dict[str, str], refusal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker of a stream without reader ends with an error of its own, after ours."""
+    from pyspark.sql.types import StructType
+
+    schema = StructType().add("log", "string")
+    source = TallystickDataSource({"path": str(logs)} | given)
+    with pytest.raises(OptionError, match=refusal):
+        source.streamReader(schema)
+    monkeypatch.setattr("tallystick.pipeline.source.batch.main_module", lambda: STREAM_WORKER)
+    reader: Any = source.streamReader(schema)
+    with pytest.raises(OptionError, match=refusal):
+        reader.initialOffset()
+    with pytest.raises(OptionError, match=refusal):
+        reader.latestOffset({}, None)
 
 
 def test_filters_skip_logs_and_are_all_handed_back(logs: Path) -> None:

@@ -31,6 +31,7 @@ except ImportError as error:
 
     raise MissingExtraError("pyspark", "spark") from error
 
+from tallystick.errors import TallystickError
 from tallystick.pipeline.options import (
     NAMES,
     OptionError,
@@ -43,7 +44,7 @@ from tallystick.pipeline.options import (
     require_once,
 )
 from tallystick.pipeline.planning import LOSING, Piece, Task, find, require_no_hole, tasks
-from tallystick.pipeline.source.worker import main_module, one_sentence
+from tallystick.pipeline.source.worker import STREAM_WORKER, main_module, one_sentence
 from tallystick.pipeline.task import execute
 from tallystick.pipeline.typed import OF_FEED, catalogue_of, typed_schema
 from tallystick.systems.protocol import Collection
@@ -63,6 +64,30 @@ class TaskPartition(InputPartition):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.task = task
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Raises an error once it is asked for offsets.
+
+    The worker of a stream that gets no reader raises another error, of its own, after ours.
+    """
+
+    def __init__(self, error: TallystickError) -> None:
+        self._error = error
+
+    @one_sentence()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Raise the error: a stream that begins asks this first."""
+        raise self._error
+
+    @one_sentence()
+    def latestOffset(self, *_given: object) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Raise the error: a stream that goes on at a checkpoint asks this first."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """Raise the error."""
+        raise self._error
 
 
 class TallystickDataSource(DataSource):
@@ -103,9 +128,16 @@ class TallystickDataSource(DataSource):
     def _parsed(self, schema: StructType) -> SourceOptions:
         return with_collection(parse(_options_of(schema) | dict(self.options)))
 
-    # With its traceback: the worker of a stream that has no reader raises another error after ours.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the stream reader. Raises `OptionError` for a table that cannot be streamed."""
+        try:
+            return self._stream_reader(schema)
+        except TallystickError as error:
+            if main_module() != STREAM_WORKER:
+                raise
+            return RefusedStream(error)
+
+    def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         try:
             from tallystick.pipeline.source.stream import LogStreamReader
         except ImportError as error:  # Spark 4.1 has no read limits of Python data sources

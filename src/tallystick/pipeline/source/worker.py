@@ -12,6 +12,9 @@ from contextlib import contextmanager
 
 from tallystick.errors import TallystickError
 
+STREAM_WORKER = "pyspark.sql.streaming.python_streaming_source_runner"
+"""The module in whose process Spark asks a stream for its offsets."""
+
 
 def main_module() -> str:
     """Return the name of the module that this process was started with; empty of a script."""
