@@ -405,6 +405,24 @@ def test_a_damaged_state_builds_everything_anew(tmp_path: Path, content: str) ->
     assert state.load(tmp_path / "state") is None
 
 
+@pytest.mark.parametrize(
+    "note", ["", '{"tables": ["files"', "[]", '{"tables": []}', '{"tables": [], "state": {}}']
+)
+def test_a_damaged_note_of_a_swap_builds_everything_anew(tmp_path: Path, note: str) -> None:
+    """As a loss of power leaves it, or a run of another version that was killed."""
+    space = TableSpace(str(tmp_path))
+    (tmp_path / "files").mkdir()
+    state.save(tmp_path / STATE, RunState({}))
+    (tmp_path / "_swap.json").write_text(note)
+    for _ in range(2):  # the second one comes after a run that failed
+        assert space.open() is None
+    space.staging("files").mkdir(parents=True)
+    space.commit(["files"], RunState({"made": "anew"}))
+    found = space.open()
+    assert found is not None
+    assert found.settings == {"made": "anew"}
+
+
 def test_a_state_of_a_version_that_noted_no_files_counts(tmp_path: Path) -> None:
     older = {name: value for name, value in _STATE.items() if name != "files"}
     (tmp_path / "state").write_text(json.dumps(older))

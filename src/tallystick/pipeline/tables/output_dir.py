@@ -126,7 +126,8 @@ class TableSpace:
         """Complete an interrupted swap, and return the state of the tables.
 
         Returns:
-            The state; None if there are no tables, or somebody removed, added or cut files of them.
+            The state; None if there are no tables, or somebody removed, added or cut files of them,
+            or of an interrupted swap nothing tells what it was to bring.
 
         Raises:
             OptionError: tables would replace files that no run has written.
@@ -136,11 +137,10 @@ class TableSpace:
         home = Path(self.root)
         home.mkdir(parents=True, exist_ok=True)
         self._require_own(home)
-        if (home / _INTENT).exists():
-            self._swap(json.loads((home / _INTENT).read_text()))
+        completed = self._complete(home / _INTENT)
         for leftover in (_STAGING, _OLD):
             shutil.rmtree(home / leftover, ignore_errors=True)
-        found = state.load(home / STATE)
+        found = state.load(home / STATE) if completed else None
         if found is None or any(
             _sizes(home / table) != files for table, files in found.files.items()
         ):
@@ -208,6 +208,18 @@ class TableSpace:
         if self.form == "json" and noted.is_file():
             reader = reader.schema(_schema_of(noted.read_text()))
         return reader.load(literal(f"{self.root}/{folder}", self.form))
+
+    def _complete(self, note: Path) -> bool:
+        """Complete the swap that was noted; return False if the note cannot be used."""
+        if not note.exists():
+            return True
+        try:
+            intent = json.loads(note.read_text())
+            _ = state.from_json(intent["state"]), intent["tables"]
+        except (ValueError, KeyError, TypeError):
+            return False  # it stays until the next swap: it tells that the tables are a run's
+        self._swap(intent)
+        return True
 
     def _swap(self, intent: dict[str, Any]) -> None:
         home = Path(self.root)
