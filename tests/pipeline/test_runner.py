@@ -237,7 +237,7 @@ def test_following_yields_what_was_read_after_every_look_until_stopped(
     stopped = threading.Event()
     monkeypatch.setattr(Run, "advance", lambda _self, _spark: next(looks))
     seen = []
-    for read in Run([], "").follow(None, 0.001, stopped):  # type: ignore[arg-type]
+    for read in Run([], "tables").follow(None, 0.001, stopped):  # type: ignore[arg-type]
         seen.append(read)
         if read == ["b"]:
             stopped.set()
@@ -287,6 +287,13 @@ def test_tables_never_replace_the_logs_that_they_are_made_of(
 def test_an_option_that_a_run_would_pass_over_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(OptionError, match=f"option {name} is for a single table or a stream"):
         Run([str(tmp_path)], str(tmp_path / "out"), options={name: "changes"})
+
+
+@pytest.mark.parametrize("out", ["", "/", "//"])
+def test_tables_need_a_folder_of_their_own(out: str) -> None:
+    """Of an empty name they went into the folder that the command was run in."""
+    with pytest.raises(OptionError, match=f"a folder of their own; found '{out}'"):
+        Run(["logs"], out)
 
 
 @pytest.mark.parametrize("name", ["records", "files", "_old"])

@@ -87,9 +87,14 @@ class Run:
     """URL in an object store to which the tables are brought after every run."""
 
     def __post_init__(self) -> None:
-        """Raise `OptionError` for a format or options that do not fit a run, or its publishing."""
+        """Raise `OptionError` for what fits no run: a format, options, places.
+
+        And `LogUnreadableError` where there is no access to a store to publish to.
+        """
         self.form = known_form(self.form)
         require_of_runs(self.options)
+        if not self.out.rstrip("/"):  # as of a variable of a shell that is not set
+            raise OptionError("the tables need a folder of their own", found=repr(self.out))
         if self.publish is not None:
             if self.form != "parquet" or is_remote(self.out):
                 raise OptionError("what is published are Parquet tables in a local folder")
