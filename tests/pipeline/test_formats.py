@@ -131,3 +131,35 @@ def test_a_full_disk_is_a_sentence_wherever_it_is_met(error: Exception) -> None:
     with pytest.raises(TallystickError) as caught, own_errors("tables"):
         raise error
     assert str(caught.value) == f"tables: the work cannot go on: {FULL}. Free space"
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (
+            "An error.\n: NotFound: [DATA_SOURCE_NOT_FOUND] No nosuch. SQLSTATE: 42K02\n\tat",
+            "No nosuch",
+        ),
+        (
+            "[AVRO_DATA_SOURCE_NOT_ENABLED] Failed to find data source: avro. SQLSTATE: 42K02",
+            "Failed to find data source: avro",
+        ),
+        (
+            "[INVALID_CONF_VALUE.OUT_OF_RANGE_OF_OPTIONS] It should be 'zstd'. SQLSTATE: 22022",
+            "It should be 'zstd'",
+        ),
+        (
+            "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number..",
+            "Java gateway process exited before sending its port number",
+        ),
+    ],
+    ids=["format", "format without its package", "setting", "master"],
+)
+def test_what_spark_does_not_take_is_a_sentence_of_its_own(said: str, sentence: str) -> None:
+    """It was "this should not have happened", with the request to report it."""
+    with pytest.raises(TallystickError) as caught, own_errors("tables"):
+        raise PySparkException(said)
+    assert str(caught.value) == (
+        f"Spark does not take what it was given: {sentence}. "
+        "Look at the format, the master and the settings (--conf)"
+    )

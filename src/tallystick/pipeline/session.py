@@ -35,6 +35,13 @@ JAVA_NOTES = (b"WARNING: Using incubator modules",)
 _OWN_ERROR = re.compile(r"(?:^|\s)tallystick\.[\w.]+Error: (.+)$", re.MULTILINE)
 """The last line of a worker's traceback, which Spark hands on as text, after words of its own."""
 
+_OF_SETTINGS = re.compile(
+    r"\[(?:DATA_SOURCE_NOT_FOUND|\w+_DATA_SOURCE_NOT_ENABLED|INVALID_CONF_VALUE[.\w]*"
+    r"|JAVA_GATEWAY_EXITED)\] (.+?)\.*(?: SQLSTATE|$)",
+    re.MULTILINE,
+)
+"""What Spark says of a format, a setting or a master that it does not take."""
+
 _STDERR = 2
 
 SAIL = "sail"
@@ -134,6 +141,11 @@ def own_errors(place: str = "") -> Iterator[None]:
     except Exception as error:  # each engine, and Java, has types of its own
         if said := _OWN_ERROR.findall(str(error)):
             raise TallystickError(said[-1]) from error
+        if said := _OF_SETTINGS.findall(str(error)):
+            raise TallystickError(
+                f"Spark does not take what it was given: {said[0]}",
+                advice="Look at the format, the master and the settings (--conf)",
+            ) from error
         for number in (*SPACE_ERRORS, errno.EROFS):
             if os.strerror(number) in str(error):
                 raise refused(OSError(number, os.strerror(number)), place) from error
