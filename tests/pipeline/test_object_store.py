@@ -17,7 +17,7 @@ import tallystick
 from tallystick.errors import LogUnreadableError
 from tallystick.pipeline.fingerprint import fingerprint
 from tallystick.pipeline.options import OptionError, SourceOptions
-from tallystick.pipeline.planning import find
+from tallystick.pipeline.planning import find, stored_size
 from tallystick.pipeline.runner import OUTPUT, Run
 from tallystick.pipeline.source.file_ranges import file_ranges, read
 from tallystick.pipeline.source.positions import Position
@@ -154,11 +154,24 @@ def test_a_url_of_an_unknown_kind_is_an_error() -> None:
         find(["nothing://host/logs"])
 
 
+def test_a_star_in_a_url_is_a_letter_as_any_other() -> None:
+    """It was "no access to this file system: not enough values to unpack"."""
+    import fsspec
+
+    store: Any = fsspec.filesystem("memory")
+    for path in sorted((fixture_dir("bitronix") / CASE).glob("*.tlog*")):
+        store.pipe(f"/stars/a*b/{path.name}", path.read_bytes())
+    (log,) = find(["memory://stars/a*b"]).logs
+    assert sum(map(stored_size, log.files)) == sum(fingerprint(file)[0] for file in log.files) > 0
+    (problem,) = find(["memory://stars/a*"]).problems
+    assert problem.message == "there is no log of any known system below memory://stars/a*"
+
+
 def test_an_error_of_a_file_system_is_one_line_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(path: str) -> None:
         raise OSError(f"Unable to load for {path}" + "\nno such library" * 90)
 
-    monkeypatch.setattr("fsspec.get_fs_token_paths", fails)
+    monkeypatch.setattr("fsspec.core.url_to_fs", fails)
     with pytest.raises(LogUnreadableError, match="load for hdfs") as raised:
         find(["hdfs://host/logs"])
     assert "library" not in str(raised.value)

@@ -82,5 +82,5 @@ def _remote_fingerprint(file: str) -> list[int]:
 def _remote(file: str) -> tuple[Any, str]:
     import fsspec
 
-    filesystem, _, (key,) = fsspec.get_fs_token_paths(file)
+    filesystem, key = fsspec.core.url_to_fs(file)
     return filesystem, key

@@ -204,7 +204,7 @@ def stored_size(path: str) -> int:
     if is_remote(path):
         import fsspec
 
-        filesystem, _, (key,) = fsspec.get_fs_token_paths(path)
+        filesystem, key = fsspec.core.url_to_fs(path)
         return int(filesystem.size(key) or 0)
     try:
         return Path(path.removeprefix("file://")).stat().st_size

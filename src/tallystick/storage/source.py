@@ -406,7 +406,7 @@ def remote_folder(path: str) -> tuple[Any, str]:
     except ImportError as error:
         raise MissingExtraError("fsspec", "remote") from error
     try:
-        system, _, (start,) = fsspec.get_fs_token_paths(path)
+        system, start = fsspec.core.url_to_fs(path)
     except (ImportError, OSError, ValueError) as error:
         said = str(error).partition("\n")[0]  # of libraries that were sought some say all places
         raise LogUnreadableError(
