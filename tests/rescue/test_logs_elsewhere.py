@@ -56,7 +56,7 @@ def test_the_log_on_a_device_is_copied_into_the_database(given: str, tmp_path: P
     assert [one.file for one in found.mends] == [file]
     (log,) = found.logs
     assert log.before is not None
-    assert (log.path, log.before.answer) == (os.path.normpath(f"{name}/log"), Answer.CANNOT_TELL)
+    assert (log.path, log.before.answer) == (os.path.normpath(f"{name}/log"), Answer.SAFE)
     assert {name: one for name, one in content(tmp_path).items() if name in before} == before
 
 
