@@ -7,6 +7,7 @@ import itertools
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,17 @@ from typing import Any
 import pytest
 
 from tallystick import Journal, TallystickError, WriteBehind
-from tallystick.errors import LogWriteError
+from tallystick.errors import InDoubtError, LogWriteError
+from tallystick.records import Xid
+from tallystick.services.transactions import TransactionManager
+from tallystick.services.transactions.resource import BranchRolledBack
 from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
+from tallystick.systems.registry import open_decision_log
+from tallystick.testing.memory import MemoryFileSystem
+from tests.services.transactions.test_commit import NAMES, balances, durable, transfer
 
 CALLS = 80
+XID = Xid(1, b"global", b"branch")
 
 
 class Cycle:
@@ -94,6 +102,123 @@ def test_what_the_collector_runs_in_the_middle_of_a_call_hangs_nothing(
         gc.collect()
     assert all(isinstance(one, LogWriteError) for one in failed), failed
     assert len(failed) < CALLS
+
+
+class Nesting(MemoryFileSystem):
+    """Runs what a finalizer would, in the thread that syncs next: there it cannot be waited for."""
+
+    finalizer: Callable[[], object] | None = None
+
+    def apply(self, call: str, *arguments: object) -> None:
+        super().apply(call, *arguments)
+        here = threading.current_thread() is threading.main_thread()
+        if call == "sync" and here and self.finalizer is not None:
+            finalizer, self.finalizer = self.finalizer, None
+            with pytest.raises(TallystickError):
+                finalizer()
+
+    def nest(self, call: Callable[[], object], finalizer: Callable[[], object]) -> None:
+        """Make a call in the middle of which the finalizer is refused."""
+        self.finalizer = finalizer
+        call()
+        assert self.finalizer is None
+
+
+@pytest.mark.parametrize("system", ["tally", "cloudtran"])
+def test_a_write_behind_transaction_that_nothing_waits_for_keeps_its_number(system: str) -> None:
+    fs, applied = Nesting(), list[int]()
+    targets = {"t": lambda one: applied.append(one.number)}
+    with WriteBehind("/s", targets, system=system, fs=fs) as s:
+        inner, outer = s.begin(), s.begin()
+        for one in (inner, outer):
+            one.send("topic", b"x")
+        fs.nest(outer.commit, inner.commit)
+        with pytest.raises(TallystickError, match="committed already"):
+            inner.commit()
+        assert (outer.number, inner.number) == (1, 2)
+        assert s.drain(10)
+    assert applied == [1, 2]
+
+
+def _live(log: Journal) -> list[int]:
+    return sorted(one.record_id for one in log.live_records())
+
+
+@pytest.mark.parametrize("end", ["prepare", "commit", "commit prepared", "roll back prepared"])
+@pytest.mark.parametrize("system", ["tally", "jboss"])
+def test_a_journal_knows_its_ids_as_its_log_does_where_the_wait_for_an_end_was_refused(
+    system: str, end: str
+) -> None:
+    fs = Nesting()
+    with Journal("/j", system=system, fs=fs) as log:
+        inner = log.transaction()
+        inner.add(1, b"inner")
+        if end.endswith("prepared"):
+            inner.prepare()
+        ends = {"prepare": inner.prepare, "roll back prepared": inner.rollback}
+        fs.nest(lambda: log.add(2, b"outer"), ends.get(end, inner.commit))
+        assert not inner.prepared
+        live = [1, 2] if end.startswith("commit") else [2]
+        assert _live(log) == live
+        if live == [2]:
+            log.add(1, b"again")
+        log.update(1, b"more")
+        assert not log.prepared()
+    with Journal("/j", system=system, fs=fs) as log:
+        assert _live(log) == [1, 1, 2]
+
+
+@pytest.mark.parametrize("end", ["prepare", "commit one phase", "commit"])
+def test_a_branch_in_a_journal_is_not_called_rolled_back_if_it_may_be_committed(end: str) -> None:
+    fs = Nesting()
+    with Journal("/j", fs=fs) as log:
+        branch = log.as_resource("j").begin(XID)
+        branch.handle.add(1, b"inner")
+        if end == "commit":
+            branch.prepare()
+        ends = {"prepare": branch.prepare, "commit": branch.commit}
+        answers = list[Exception]()
+        call = ends.get(end, branch.commit_one_phase)
+        fs.nest(lambda: log.add(2, b"outer"), lambda: _noted(call, answers))
+        rolled_back = isinstance(answers[0], BranchRolledBack)
+        assert _live(log) == ([2] if rolled_back else [1, 2])
+        assert rolled_back is (end == "prepare")
+
+
+def _noted(call: Callable[[], object], answers: list[Exception]) -> None:
+    try:
+        call()
+    except Exception as error:
+        answers.append(error)
+        raise LogWriteError("noted") from error
+
+
+@pytest.mark.parametrize("system", ["tally", "bitronix"])
+def test_a_decision_that_nothing_waits_for_is_in_doubt_and_not_rolled_back(
+    tmp_path: Path, system: str
+) -> None:
+    fs, state = Nesting(), durable(*NAMES)
+
+    def manager() -> TransactionManager:
+        return TransactionManager(
+            tmp_path,
+            state.resources(),
+            node="n",
+            log=open_decision_log("/d", system, fs),
+            recovery_interval=None,
+        )
+
+    def finalizer() -> None:
+        with pytest.raises(InDoubtError):
+            transfer(tm)
+        raise LogWriteError("as expected")
+
+    with manager() as tm:
+        fs.nest(lambda: tm.decisions.decide(b"other", ["z"]).wait(), finalizer)
+        assert balances(state) == {0}
+    with manager() as tm:
+        tm.recover()
+    assert balances(state) == {1}
 
 
 AT_THE_END = """

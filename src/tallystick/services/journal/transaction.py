@@ -36,7 +36,7 @@ from tallystick.roles.record_ids import (
 )
 from tallystick.services.journal.ids import JournalIds
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.group.owned_lock import OwnedLock
+from tallystick.storage.group.owned_lock import OwnedLock, WaitRefusedError
 from tallystick.storage.signals import starts_unchecked, uninterrupted
 
 
@@ -208,6 +208,10 @@ class BaseJournalTransaction(Uncopied):
         """
         try:
             yield
+        except WaitRefusedError:  # what was submitted is with the log
+            if self.prepared and not prepared:  # a promise that nobody was given
+                self._submit_rollback()
+            raise
         except (RecordIdError, LogWriteError) as error:
             if prepared:
                 self._phase = Phase.PREPARED

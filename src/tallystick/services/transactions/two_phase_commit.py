@@ -57,6 +57,7 @@ from tallystick.services.transactions.resource import (
 from tallystick.services.transactions.steps import Observer, Steps, Whole
 from tallystick.services.transactions.tracing import Tracing
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.group.owned_lock import WaitRefusedError
 from tallystick.storage.scheduling import threading, time
 from tallystick.storage.signals import uninterrupted
 
@@ -467,7 +468,7 @@ class TwoPhaseCommit(Uncopied):
             ticket = context.decisions.decide(self.gtrid, prepared)
             observe("decision written")
             yield ticket
-        except (LogPoisonedError, LogClosedError) as error:
+        except (LogPoisonedError, LogClosedError, WaitRefusedError) as error:
             context.live.freeze(self.gtrid)
             raise InDoubtError(
                 f"the decision could not be made durable: {error}",

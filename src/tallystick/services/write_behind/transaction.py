@@ -9,6 +9,7 @@ from tallystick.errors import LogWriteError, TransactionUsageError
 from tallystick.roles import Operation, OperationCode
 from tallystick.services.write_behind.targets.rows import Row, encode_row
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.group.owned_lock import WaitRefusedError
 
 _INSERT, _UPDATE, _DELETE = OperationCode.INSERT, OperationCode.UPDATE, OperationCode.DELETE
 
@@ -120,6 +121,8 @@ class WriteBehindTransaction(Uncopied):
             raise TransactionUsageError("the transaction is committed already")
         try:
             return self._commit(self, self.operations, self.reference)
+        except WaitRefusedError:  # it is with the log
+            raise
         except LogWriteError:  # it is not in the log
             self.number = None
             raise

@@ -17,6 +17,13 @@ from tallystick.storage.fork import Uncopied
 from tallystick.storage.scheduling import threading
 
 
+class WaitRefusedError(LogWriteError):
+    """A wait was refused, and not what is waited for: that is with the log, which goes on with it.
+
+    So nothing may be undone that was done for it: it can be in the log at the next opening.
+    """
+
+
 class OwnedLock(Uncopied):
     """A lock that knows its owner; ``refusal`` returns the error for it.
 
@@ -82,9 +89,9 @@ def nested_call_error(path: str | None = None) -> LogWriteError:
     )
 
 
-def ended_error(path: str | None = None) -> LogWriteError:
+def ended_error(path: str | None = None) -> WaitRefusedError:
     """Return the error for a call that would wait for other threads as the interpreter ends."""
-    return LogWriteError(
+    return WaitRefusedError(
         "the interpreter ends, and has stopped the thread that was to write this: it may be lost",
         file=path,
         advice="End the threads that write before the program ends, or close the log by atexit",

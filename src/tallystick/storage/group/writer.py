@@ -57,7 +57,7 @@ from tallystick.refusals import advice_on, file_of, reason_of
 from tallystick.storage.fork import Uncopied, forked_error, register_in_child
 from tallystick.storage.group.answers import Answers
 from tallystick.storage.group.counters import GroupCounters
-from tallystick.storage.group.owned_lock import ended_error
+from tallystick.storage.group.owned_lock import WaitRefusedError, ended_error
 from tallystick.storage.group.queue import Limits, new_queue
 from tallystick.storage.group.tasks import TaskFlusher, in_event_loop
 from tallystick.storage.group.ticket import Group, GroupTicket, Item
@@ -235,15 +235,15 @@ class GroupWriter(Uncopied, Generic[Item]):
             self._flush_due = True  # first: whoever flushes now looks once the lock is free
             self._flush_if_due()
 
-    def own_flush_error(self) -> LogWriteError:
+    def own_flush_error(self) -> WaitRefusedError:
         """Return the error for a thread that flushes and would wait for itself for ever."""
-        return LogWriteError(
+        return WaitRefusedError(
             "a flush cannot wait for itself",
             file=self.name,
             advice="Wait outside of write, sync and exclusive blocks",
         )
 
-    def ended_error(self) -> LogWriteError:
+    def ended_error(self) -> WaitRefusedError:
         """Return the error for a caller that would wait as the interpreter ends."""
         return ended_error(self.name)
 

@@ -25,6 +25,7 @@ from tallystick.services.transactions.resource import (
     ResourceUnreachable,
 )
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.group.owned_lock import WaitRefusedError
 from tallystick.storage.signals import uninterrupted
 
 
@@ -85,7 +86,8 @@ class BranchOfStore(Uncopied):
 
         Raises:
             BranchRolledBack: the store has refused its commit.
-            ResourceUnreachable: the store has refused the end of a prepared one, which stays so.
+            ResourceUnreachable: the store has refused the end of a prepared one, which stays so, or
+                has refused to wait.
         """
         transaction = self._store_transaction
         prepared = transaction.prepared
@@ -94,6 +96,8 @@ class BranchOfStore(Uncopied):
         with store_errors():
             try:
                 yield
+            except WaitRefusedError:  # it has ended: its commit is with the log
+                raise
             except LogWriteError as error:
                 if not prepared:
                     raise BranchRolledBack(str(error)) from error
