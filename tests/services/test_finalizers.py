@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from tallystick import Journal, TallystickError, WriteBehind
-from tallystick.errors import InDoubtError, LogWriteError
+from tallystick.errors import InDoubtError, LogClosedError, LogWriteError
 from tallystick.records import Xid
+from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resource import BranchRolledBack
 from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
@@ -71,6 +72,22 @@ def _sent(service: WriteBehind) -> Callable[[], object]:
     return write
 
 
+def _stored(store: PageStore) -> Callable[[], object]:
+    store.create_table("t")
+    keys = itertools.cycle(range(900))
+
+    def write() -> None:
+        with store.begin() as session:
+            session.table("t")[next(keys)] = bytes(700)
+
+    return write
+
+
+def _small_store(path: str, system: str) -> tuple[PageStore, Callable[[], object]]:
+    store = PageStore(path, system=system, cache_bytes=0, checkpoint_bytes=20_000)
+    return store, _stored(store)
+
+
 WRITERS: dict[str, Callable[[str], tuple[Any, Callable[[], object]]]] = {
     "append": lambda path: (log := Journal(path), lambda: log.append(b"x")),
     "add": lambda path: (log := Journal(path), _added(log)),
@@ -82,6 +99,8 @@ WRITERS: dict[str, Callable[[str], tuple[Any, Callable[[], object]]]] = {
         one := WriteBehind(path, {"t": lambda _: None}),
         _sent(one),
     ),
+    "page store": lambda path: _small_store(path, "tally"),
+    "page store of h2": lambda path: _small_store(path, "h2"),
 }
 
 
@@ -138,6 +157,49 @@ def test_a_write_behind_transaction_that_nothing_waits_for_keeps_its_number(syst
         assert (outer.number, inner.number) == (1, 2)
         assert s.drain(10)
     assert applied == [1, 2]
+
+
+@pytest.mark.parametrize("system", ["tally", "h2"])
+@pytest.mark.parametrize("what", ["read", "commit", "checkpoint", "prepare", "commit prepared"])
+def test_a_page_store_has_nothing_of_a_call_in_the_middle_of_another(
+    system: str, what: str
+) -> None:
+    fs = Nesting()
+    with PageStore("/s", system=system, fs=fs) as store:
+        store.create_table("t")
+        inner, outer = store.begin(), store.begin()
+        inner.table("t")[1] = b"inner"
+        outer.table("t")[2] = b"outer"
+        if what == "commit prepared":
+            inner.prepare("x")
+        calls: dict[str, Callable[[], object]] = {
+            "read": lambda: inner.table("t").get(3),
+            "checkpoint": store.checkpoint,
+            "prepare": lambda: inner.prepare("x"),
+        }
+        fs.nest(outer.commit, calls.get(what, inner.commit))
+        inner.rollback()
+        assert not store.in_doubt()
+    with PageStore("/s", system=system, fs=fs) as store, store.begin() as session:
+        assert dict(session.table("t")) == {2: b"outer"}
+        assert not store.in_doubt()
+
+
+@pytest.mark.parametrize("system", ["tally", "h2"])
+def test_a_commit_that_only_the_log_of_a_store_has_is_there_at_the_next_opening(
+    system: str,
+) -> None:
+    fs = Nesting()
+    with PageStore("/s", system=system, fs=fs) as store:
+        store.create_table("t")
+        inner = store.begin()
+        inner.table("t")[1] = b"inner"
+        # As a thread of the log, which is in no call of the store.
+        fs.nest(lambda: store._log.rollback(99).wait(), inner.commit)
+        with pytest.raises(LogClosedError, match="open it again"):
+            store.begin()
+    with PageStore("/s", system=system, fs=fs) as store, store.begin() as session:
+        assert dict(session.table("t")) == {1: b"inner"}
 
 
 def _live(log: Journal) -> list[int]:

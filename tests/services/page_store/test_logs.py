@@ -23,6 +23,7 @@ from tallystick.services.page_store import PageStore
 from tallystick.services.page_store.pages.cache import PageCache
 from tallystick.systems.h2.database.paged_log import H2PagedLog
 from tests.services.page_store import killed
+from tests.services.page_store.test_concurrency import in_threads
 from tests.services.page_store.test_crash_states import small_store
 
 SYSTEMS = ["tally", "h2"]
@@ -145,7 +146,7 @@ def test_a_branch_that_ends_while_a_checkpoint_writes_pages_keeps_its_rows(
     def write_back(cache: PageCache, *guards: Any) -> None:
         real(cache, *guards)
         if not tx.over:
-            (tx.commit if commit else tx.rollback)()
+            assert not in_threads(tx.commit if commit else tx.rollback)
 
     monkeypatch.setattr(PageCache, "write_back", write_back)
     store.checkpoint()

@@ -14,15 +14,15 @@ starts with a checkpoint and delays the next one.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from typing import Any
 
 from tallystick.errors import LogWriteError
 from tallystick.roles import UndoRedoLog
 from tallystick.services.page_store.pages.cache import PageCache
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.group.owned_lock import nested_call_error
 from tallystick.storage.scheduling import threading
 from tallystick.storage.signals import Bell, uninterrupted
 
@@ -39,49 +39,81 @@ class CommitGate(Uncopied):
 
     def __init__(self) -> None:
         self._changed = Bell()
-        self._inside: deque[None] = deque()
-        """An entry for each commit: it grows and shrinks in one step."""
+        self._inside: set[int] = set()
+        """The threads that commit: it grows and shrinks in one step."""
         self._closing = False
+        self._closer = 0
+        """The thread that has closed the gate, or waits for that."""
         self._one_closes = threading.Lock()
 
     def __enter__(self) -> None:
         # Whoever closes sets `_closing` first and looks inside then; a commit does it the other
         # way round. So at least one of the two sees the other.
-        self._inside.append(None)
+        me = threading.get_ident()
+        self._inside.add(me)
         while self._closing:
-            self._inside.pop()
+            self._inside.discard(me)
             self._changed.ring()
             self._changed.wait(lambda: not self._closing)
-            self._inside.append(None)
+            self._inside.add(me)
 
     def __exit__(self, *_: object) -> None:
-        self._inside.pop()
+        self._inside.discard(threading.get_ident())
         if self._closing:
             self._changed.ring()
+
+    def is_in_use(self, thread: int) -> bool:
+        """Return whether a thread is inside, or has closed the gate."""
+        return thread in self._inside or thread == self._closer
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Wait until no commit is inside, and keep others out for the block."""
         with self._one_closes:
-            self._closing = True
+            self._closer, self._closing = threading.get_ident(), True
             try:
                 self._changed.wait(lambda: not self._inside)
                 yield
             finally:
-                self._closing = False
+                self._closer, self._closing = 0, False
                 self._changed.ring()
 
 
-@dataclass(slots=True)
 class Latches(Uncopied):
-    """The gate of commits, and the ``latch`` that guards pages and trees in memory."""
+    """The locks of the store in ``path``: none of them is for a thread that is in a call already.
 
-    gate: CommitGate = field(default_factory=CommitGate)
-    latch: threading.RLock = field(default_factory=lambda: threading.RLock())
+    Attributes:
+        gate: of commits.
+        latch: guards pages and trees in memory.
+        running: held by the one checkpoint that runs.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.renew()
 
     def renew(self) -> None:
-        """Replace both in a forked child: a thread of the parent may have held them."""
-        self.gate, self.latch = CommitGate(), threading.RLock()
+        """Make all of them anew in a forked child: a thread of the parent may have held them."""
+        self.gate = CommitGate()
+        self.latch, self.running = threading.RLock(), threading.RLock()
+        self._latched, self._runs = owned_by_caller(self.latch), owned_by_caller(self.running)
+
+    def refuse_nested(self) -> None:
+        """Refuse the call of a finalizer that runs in the middle of another one of its thread.
+
+        It would wait for itself, or see pages, and change them, in the middle of a change.
+
+        Raises:
+            LogWriteError: the thread holds one of the locks.
+        """
+        if self._latched() or self._runs() or self.gate.is_in_use(threading.get_ident()):
+            raise nested_call_error(self._path)
+
+
+def owned_by_caller(lock: Any) -> Callable[[], bool]:
+    """Return a function that tells whether the thread that calls it holds an `RLock`."""
+    owned: Callable[[], bool] = lock._is_owned  # as `threading.Condition` asks it
+    return owned
 
 
 class Checkpoints(Uncopied):
@@ -111,7 +143,6 @@ class Checkpoints(Uncopied):
         self._needed = needed
         self._required = required
         self._row_bytes = 0
-        self._running = threading.Lock()
 
     def count(self, rows: int, size: int) -> None:
         """Count committed rows, of ``size`` bytes in all. Called under the latch."""
@@ -124,24 +155,28 @@ class Checkpoints(Uncopied):
 
     def run_if_due(self) -> None:
         """Make a checkpoint, unless another caller has just made it, or there is no room for it."""
-        with self._running, suppress(LogWriteError):
+        with suppress(LogWriteError), self._alone():
             if self.due:
                 self._run()
 
     def run(self) -> None:
         """Make a checkpoint."""
-        with self._running:
+        with self._alone():
             self._run()
 
     def run_holding(self, work: Callable[[], None]) -> None:
         """Make a checkpoint, and keep the pages on disk as of it while ``work()`` runs."""
-        with self._running:
+        with self._alone():
             try:
                 self._run(hold=True)
                 work()
             finally:
                 with uninterrupted:
                     self._cache.hold(False)
+
+    def _alone(self) -> AbstractContextManager[object]:
+        self._latches.refuse_nested()
+        return self._latches.running
 
     def _run(self, *, hold: bool = False) -> None:
         latch, required = self._latches.latch, self._required

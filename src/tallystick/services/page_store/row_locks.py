@@ -14,7 +14,8 @@ from tallystick.printable import logger
 from tallystick.roles import Row
 from tallystick.services.page_store.health import Health
 from tallystick.storage.fork import Uncopied
-from tallystick.storage.scheduling import threading, time
+from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
+from tallystick.storage.scheduling import time
 from tallystick.storage.signals import Bell, uninterrupted
 
 _log = logger("tallystick.page_store")
@@ -47,7 +48,7 @@ class RowLocks(Uncopied):
         self.owners: dict[Row, Owner] = {}
         self._seconds = seconds
         self._freed = Bell()
-        self._taking_over = threading.Lock()
+        self._taking_over = OwnedLock(nested_call_error)
 
     def wait(self, owner: Owner, row: Row) -> None:
         """Wait until the row is this session's, which keeps it until its end.

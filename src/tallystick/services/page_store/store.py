@@ -32,7 +32,7 @@ from tallystick.roles import (
     recovery_result,
 )
 from tallystick.roles.page_store_files import PAGES
-from tallystick.services.page_store.checkpoint import Latches
+from tallystick.services.page_store.checkpoint import Latches, owned_by_caller
 from tallystick.services.page_store.health import Health
 from tallystick.services.page_store.pages.layout import PAGE_SIZE
 from tallystick.services.page_store.recovery import (
@@ -47,6 +47,7 @@ from tallystick.services.page_store.recovery import (
 from tallystick.services.page_store.transactions import Limits, Session, Transactions
 from tallystick.storage.files import FileSystem, absolute, file_system
 from tallystick.storage.fork import register_in_child
+from tallystick.storage.group.owned_lock import nested_call_error
 from tallystick.storage.local import LOCAL
 from tallystick.storage.opening import (
     Closing,
@@ -119,10 +120,10 @@ class PageStore(Closing):
             integer(checkpoint_bytes, "checkpoint_bytes", 0, sys.maxsize),
             seconds(lock_timeout, "lock_timeout"),
         )
-        self._making_tables = threading.Lock()
+        self._making_tables = threading.RLock()
         self._closing = threading.RLock()
         self._health = Health(str(self.path))
-        self._latches = Latches()
+        self._latches = Latches(str(self.path))
         fs.mkdir(str(self.path))
         fs.sync_dir(str(self.path))  # a killed owner may not have
         self._fs = fs.hold(str(self.path))
@@ -165,6 +166,8 @@ class PageStore(Closing):
     def create_table(self, name: str) -> None:
         """Create an empty table, durably, unless it exists."""
         name = text(name, "name")
+        if owned_by_caller(self._making_tables)():  # a finalizer makes one meanwhile
+            raise nested_call_error(str(self.path))
         with self._making_tables:
             if name not in self.tables():
                 with self.begin() as session:
@@ -241,6 +244,7 @@ class PageStore(Closing):
             (session.commit if commit else session.rollback)()
             return
         health = self._health
+        self._latches.refuse_nested()
         with uninterrupted, self._latches.latch:
             health.require_open()
             if all(one.name != name for one in health.in_doubt):
@@ -283,6 +287,7 @@ class PageStore(Closing):
         """
         if self._health.forked:
             return
+        self._latches.refuse_nested()
         with self._closing:  # another thread may be at it
             if not self._health.closed:
                 self._close_now()
@@ -318,9 +323,10 @@ class PageStore(Closing):
         self._health.fork()
         self._latches.renew()
         self._transactions.ending = threading.Lock()
-        self._making_tables = threading.Lock()
+        self._making_tables = threading.RLock()
 
     def _read(self, what: Callable[[TableSpace], _Result]) -> _Result:
+        self._latches.refuse_nested()
         with self._latches.latch:
             self._health.require_open()
             result = what(self._transactions.tables)

@@ -29,6 +29,7 @@ from tallystick.services.page_store.pages.layout import KEY_MAX, KEY_MIN, ROW_MA
 from tallystick.services.page_store.recovery import OpenStore
 from tallystick.services.page_store.row_locks import Owner, RowLocks
 from tallystick.storage.fork import Uncopied
+from tallystick.storage.group.owned_lock import WaitRefusedError
 from tallystick.storage.scheduling import threading
 from tallystick.storage.signals import starts_unchecked, uninterrupted
 
@@ -384,6 +385,10 @@ class Transactions(Uncopied):
 
     def learn(self, table: object) -> None:
         """Note the number of a table, which stays. Raises `KeyError` if no table has it."""
+        self._latches.refuse_nested()
+        self._learn(table)
+
+    def _learn(self, table: object) -> None:
         with self._latches.latch:
             self._require_readable()
             self.known.update(map(self.tables.id_of, self.tables.names()))
@@ -396,6 +401,7 @@ class Transactions(Uncopied):
     def begin(self, *, read_only: bool = False) -> Session:
         """Begin a session."""
         health = self._health
+        self._latches.refuse_nested()
         with self._latches.latch:
             if health.in_doubt or not health.usable:
                 (health.require_open if read_only else health.require_writable)()
@@ -431,13 +437,14 @@ class Transactions(Uncopied):
     def read(self, table: int, key: int) -> bytes | None:
         """Return a committed row."""
         cache = self.cache
+        self._latches.refuse_nested()
         with self._latches.latch:
             if self.replaced or not self._health.usable:
                 self._require_readable()
             try:
                 row = self._tree(table).get(key)
             except CorruptLogError:
-                self.learn(table)  # no table has this number: the mistake of a caller
+                self._learn(table)  # no table has this number: the mistake of a caller
                 raise
             if len(cache.nodes) > cache.capacity:
                 self.trim()
@@ -450,12 +457,13 @@ class Transactions(Uncopied):
 
         At most ``count`` rows, and no more once they have ``size`` bytes.
         """
+        self._latches.refuse_nested()
         with self._latches.latch:
             self._require_readable()
             try:
                 rows = self._tree(table).batch(start, count, size)
             except CorruptLogError:
-                self.learn(table)
+                self._learn(table)
                 raise
             self.trim()
             return rows
@@ -470,6 +478,7 @@ class Transactions(Uncopied):
 
     def prepare(self, session: Session, name: str) -> None:
         """Log the session's rows and its prepare record, durably."""
+        self._latches.refuse_nested()
         with self._latches.gate:
             self._health.require_writable()
             if self.prepared.setdefault(name, (session, self.checkpoints.section))[0] != session:
@@ -499,6 +508,7 @@ class Transactions(Uncopied):
             self.locks.release(session.owner, session.locked)
             return
         health = self._health
+        self._latches.refuse_nested()
         with self._latches.gate:
             session.end()
             try:
@@ -525,7 +535,9 @@ class Transactions(Uncopied):
         with self._health.required():
             if not isinstance(error, LogWriteError):
                 raise error
-            if session.prepared_as:
+            if isinstance(error, WaitRefusedError):  # it is with the log, and not in the pages
+                self._health.fail(error)
+            elif session.prepared_as:
                 session.stay_prepared()
             else:
                 self._log.rollback(session.number)

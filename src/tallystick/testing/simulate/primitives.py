@@ -102,6 +102,8 @@ class RLock:
         """Return True if the caller holds it."""
         return self._owner is not None and self._owner is current().running
 
+    _is_owned = held
+
     def give_up(self) -> int:
         """Release it wholly; returns how often it was taken."""
         count, self._count, self._owner = self._count, 0, None
