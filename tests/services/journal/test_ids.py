@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +16,8 @@ import pytest
 from tallystick import AsyncJournal, Journal, TransactionManager
 from tallystick.errors import RecordIdError, RolledBackError, TransactionUsageError
 from tallystick.services.journal import JournalTransaction
+from tallystick.services.journal.ids import JournalIds
+from tallystick.services.journal.transaction import AsyncJournalTransaction
 from tallystick.storage.group import queue
 from tallystick.systems.jboss.live.settings import JournalSettings
 from tallystick.systems.tally.format.columns import UnplacedRecord
@@ -392,3 +396,41 @@ def test_a_log_in_which_an_id_is_live_twice_opens_as_before(tmp_path: Path) -> N
         journal.delete(7)
         assert live(journal) == {}
         journal.add(7, b"new")
+
+
+@pytest.mark.parametrize("end", ["prepare", "commit"])
+@pytest.mark.parametrize("system", ["tally", "jboss"])
+async def test_a_transaction_whose_task_is_cancelled_while_it_ends_has_one_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, end: str
+) -> None:
+    checked, over = threading.Event(), threading.Event()
+    check_all = AsyncJournalTransaction._check_all
+
+    def check_slowly(transaction: AsyncJournalTransaction) -> None:
+        check_all(transaction)
+        checked.set()
+        over.wait(10)
+
+    async with await AsyncJournal.open(tmp_path / "log", system=system) as journal:
+
+        async def work() -> None:
+            async with journal.transaction() as transaction:
+                transaction.add(1, b"x")
+                await (transaction.prepare() if end == "prepare" else transaction.commit())
+
+        with monkeypatch.context() as patched:
+            patched.setattr(JournalIds, "doubted", True)  # a worker thread learns them anew
+            patched.setattr(AsyncJournalTransaction, "_check_all", check_slowly)
+            task = asyncio.create_task(work())
+            await asyncio.to_thread(checked.wait, 10)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            over.set()
+            while journal._order.locked():
+                await asyncio.sleep(0.001)
+        for one in await journal.prepared():
+            await journal.commit_prepared(one.transaction)
+        assert [one.record_id async for one in journal.live_records()] == [1]
+        with pytest.raises(RecordIdError):
+            await journal.add(1, b"again")

@@ -48,7 +48,8 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
-_ACTIVE = Phase.ACTIVE
+_ACTIVE, _PREPARED, _ENDED = Phase.ACTIVE, Phase.PREPARED, Phase.ENDED
+"""Named without a call, as a member of an enum is not: no other thread runs meanwhile."""
 
 
 class BaseJournalTransaction(Uncopied):
@@ -151,11 +152,11 @@ class BaseJournalTransaction(Uncopied):
         with uninterrupted, self._order:
             if self._ids is not None:
                 self._ids.learn_if_doubted()
-            self._check_all()
-            ticket = self._engine.prepare(self.number, extra, xid)
-            if self._ids is not None:
-                self._ids.prepare(self.number, self._touched)
-            self._phase = Phase.PREPARED
+            with self._becoming(_PREPARED):
+                self._check_all()
+                ticket = self._engine.prepare(self.number, extra, xid)
+                if self._ids is not None:
+                    self._ids.prepare(self.number, self._touched)
         return ticket
 
     def _submit_commit(self) -> Ticket:
@@ -164,12 +165,19 @@ class BaseJournalTransaction(Uncopied):
     def _roll_back_unwaited(self) -> None:
         """Roll back an active one without a wait: what has no commit record is rolled back.
 
-        It holds no ids that others see, and so the journal's lock is not needed.
+        It holds no ids that others see, and so the journal's lock is not needed. One that a worker
+        thread is ending, for a task that was cancelled since, is left to that.
         """
         refuse_in_branch(self.in_branch)
         with uninterrupted, suppress(LogClosedError):  # closed, or of the parent of a forked child
-            self._engine.rollback(self.number)
-            self._phase = Phase.ENDED
+            if self._phase is not _ACTIVE:
+                return
+            self._phase = _ENDED  # first, with no call before it: that thread looks at it, too
+            try:
+                self._engine.rollback(self.number)
+            except LogWriteError:  # no room for it yet
+                self._phase = _ACTIVE
+                raise
 
     def _submit_rollback(self) -> Ticket:
         return self._submit_end(self._engine.rollback, commit=False)
@@ -181,17 +189,36 @@ class BaseJournalTransaction(Uncopied):
             if ids is not None:
                 ids.learn_if_doubted()
             settled = prepared and ids is not None and self.number not in ids.prepared
-            if self._phase is Phase.ENDED or settled:
-                raise TransactionUsageError(f"transaction {self.number} has ended")
-            if commit and not prepared:
-                self._check_all()
-            ticket = end(self.number)
-            if ids is not None:
-                ids.end(self.number, commit=commit)
+            if settled:
+                raise self._has_ended()
+            with self._becoming(_ENDED):
                 if commit and not prepared:
-                    ids.commit(self._touched)
-            self._phase = Phase.ENDED
+                    self._check_all()
+                ticket = end(self.number)
+                if ids is not None:
+                    ids.end(self.number, commit=commit)
+                    if commit and not prepared:
+                        ids.commit(self._touched)
         return ticket
+
+    @contextmanager
+    def _becoming(self, phase: Phase) -> Iterator[None]:
+        """Set the phase of one that has not ended, for the block and after it, unless that fails.
+
+        At once, with no call between: a cancelled task may roll it back now, which takes no lock.
+        """
+        before = self._phase
+        if before is _ENDED:
+            raise self._has_ended()
+        self._phase = phase
+        try:
+            yield
+        except BaseException:
+            self._phase = before
+            raise
+
+    def _has_ended(self) -> TransactionUsageError:
+        return TransactionUsageError(f"transaction {self.number} has ended")
 
     def _check_all(self) -> None:
         """Check all ids, with the journal's lock held; see `_refused`."""
