@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,19 @@ import pytest
 from tallystick import Journal, TallystickError, WriteBehind
 from tallystick.errors import InDoubtError, LogClosedError, LogWriteError
 from tallystick.records import Xid
+from tallystick.roles import Operation, OperationCode, Ticket
 from tallystick.services.page_store import PageStore
 from tallystick.services.transactions import TransactionManager
 from tallystick.services.transactions.resource import BranchRolledBack
 from tallystick.storage.group.owned_lock import OwnedLock, nested_call_error
+from tallystick.storage.signals import uninterrupted
 from tallystick.systems.registry import open_decision_log
 from tallystick.testing.memory import MemoryFileSystem
 from tests.services.transactions.test_commit import NAMES, balances, durable, transfer
 
 CALLS = 80
 XID = Xid(1, b"global", b"branch")
+SENT = [Operation(OperationCode.OPAQUE, "topic", b"key", b"x")]
 
 
 class Cycle:
@@ -200,6 +203,54 @@ def test_a_commit_that_only_the_log_of_a_store_has_is_there_at_the_next_opening(
             store.begin()
     with PageStore("/s", system=system, fs=fs) as store, store.begin() as session:
         assert dict(session.table("t")) == {1: b"inner"}
+
+
+@pytest.mark.timeout(30)
+def test_a_commit_in_the_middle_of_a_call_of_the_backlog_is_refused() -> None:
+    ageing = {"backlog_age_seconds_max": 100}
+    with WriteBehind("/s", {"t": lambda _: None}, settings=ageing, fs=MemoryFileSystem()) as s:
+        with (
+            uninterrupted,
+            s._backlog._lock,
+            pytest.raises(LogWriteError, match="in the middle of another"),
+        ):
+            s.commit(SENT)
+        assert s.commit(SENT) == 1
+
+
+def test_a_commit_in_a_thread_of_the_service_waits_for_none_that_waits_for_its_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of_log, marking, admitted = threading.Lock(), threading.Event(), threading.Event()
+    refused = list[LogWriteError]()
+    with WriteBehind("/s", {"t": lambda _: None}, fs=MemoryFileSystem()) as s:
+        persisted_all, persisting = s._log.persisted_all, s._log.persisting
+
+        def mark(numbers: Sequence[int], targets: Collection[str]) -> None:
+            if not marking.is_set():
+                with of_log:
+                    marking.set()
+                    admitted.wait(10)
+                    try:  # as a finalizer does
+                        s.commit(SENT)
+                    except LogWriteError as error:
+                        refused.append(error)
+            persisted_all(numbers, targets)
+
+        def persist(*arguments: Any) -> tuple[int, Ticket]:
+            if marking.is_set() and not admitted.is_set():
+                admitted.set()
+                assert of_log.acquire(timeout=3)
+                of_log.release()
+            return persisting(*arguments)
+
+        monkeypatch.setattr(s._log, "persisted_all", mark)
+        monkeypatch.setattr(s._log, "persisting", persist)
+        s.commit(SENT)
+        assert marking.wait(10)
+        assert s.commit(SENT) == 2
+        assert s.drain(10)
+        assert len(refused) == 1
 
 
 def _live(log: Journal) -> list[int]:

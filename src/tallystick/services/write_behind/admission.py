@@ -107,6 +107,7 @@ class Admission:
     ) -> tuple[int, Ticket] | None:
         """Log a new transaction as `submit` does; return None if there is no space for it now."""
         backlog = self._backlog
+        backlog.refuse_nested()
         with uninterrupted, backlog.entrance:
             if not backlog.has_space(request[-1]):
                 return None

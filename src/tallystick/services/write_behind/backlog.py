@@ -9,7 +9,8 @@ that no target accepts would refuse all others for ever.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tallystick.arguments import SECONDS_MAX
@@ -59,7 +60,9 @@ class Backlog(Uncopied):
         self._settings = settings
         self._ageless = settings.backlog_age_seconds_max == SECONDS_MAX
         self.entrance = OwnedLock(nested_call_error)
-        self._lock = threading.Lock()
+        self._lock = OwnedLock(nested_call_error)
+        self._steps: set[int] = set()
+        """Threads in a step that a finalizer must not wait in, as it may hold locks of the log."""
         self._changed = Bell()
         self._arrived: deque[Pending] = deque()
         """Transactions that were added and are not in `_pending` yet."""
@@ -74,6 +77,25 @@ class Backlog(Uncopied):
         self._refusal: TallystickError | None = None
 
     # -- limits ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def own_step(self) -> Iterator[None]:
+        """Have `refuse_nested` refuse this thread, one of the service's own, in the block."""
+        me = threading.get_ident()
+        self._steps.add(me)
+        try:
+            yield
+        finally:
+            self._steps.discard(me)
+
+    def refuse_nested(self) -> None:
+        """Refuse a commit of a finalizer that holds up who is to let it in.
+
+        Raises:
+            LogWriteError: its thread is in an `own_step`, or in a call of the backlog.
+        """
+        if self._lock.owned or threading.get_ident() in self._steps:
+            raise nested_call_error()
 
     def has_space(self, size: int) -> bool:
         """Return True if a transaction of ``size`` bytes may be added. Called with `entrance`."""

@@ -493,14 +493,16 @@ class WriteBehind(Closing):
 
     def _on_durable(self, entries: Sequence[PersistEntry]) -> None:
         """Pass durable entries, in order, to the workers."""
-        self._metrics.committed(len(entries))
-        self._workers.hand_over(entries)
+        with self._backlog.own_step():
+            self._metrics.committed(len(entries))
+            self._workers.hand_over(entries)
 
     def _on_applied(self, target: str, numbers: Sequence[int]) -> None:
         """Mark transactions that a target has applied."""
-        self._marks.applied(target, numbers)
-        if self._disposal is not None:
-            self._disposal.prompt()
+        with self._backlog.own_step():
+            self._marks.applied(target, numbers)
+            if self._disposal is not None:
+                self._disposal.prompt()
         settled = self._workers[target].target.settled
         self._marks.settle(target, len(numbers), settled, self._admission.last_number)
 
