@@ -367,6 +367,41 @@ def test_of_rows_that_are_the_same_any_may_go() -> None:
     assert bare.statement("1", ROW, None).endswith(" LIMIT 1")
 
 
+def test_a_value_that_is_computed_is_in_no_statement_but_to_find_its_row() -> None:
+    columns = Column("A", "INTEGER", "int"), Column("B", "INTEGER", "int", computed=True)
+    table = Table(Collection("T", columns, quoted='"T"'), dialect(DERBY), {})
+    rows = {"A": 1, "B": 2}, {"A": 2, "B": 4}
+    assert table.statement("1", None, rows[0]) == 'INSERT INTO "T" ("A") VALUES (1)'
+    changed = 'UPDATE "T" SET "A" = 2 WHERE "A" = 1 AND "B" = 2'
+    assert table.statement("1", *rows) == changed
+
+
+def test_unique_values_that_rows_swapped_are_not_told_and_those_that_moved_on_are() -> None:
+    columns = (Column("ID", "INTEGER", "int", 1), Column("A", "INTEGER", "int"))
+    known = Collection("T", columns, quoted='"T"', unique=(("A",),))
+    change = replace(next(rows(ORPHAN / "derby")).change, kind=Kind.UPDATE, collection="T")
+
+    def told(*moved: tuple[int, int | None, int | None]) -> list[tuple[str, bool]]:
+        steps = [
+            Step(
+                replace(change, key=f"1:{number}"),
+                Image({"ID": number, "A": old}),
+                Image({"ID": number, "A": new}),
+            )
+            for number, old, new in moved
+        ]
+        writer = undoing._Writer("undo", Course(steps, collections={"T": known}), dialect(DERBY))
+        return [(step.place[1], bool(why)) for step, why in writer.ordered(steps)]
+
+    assert told((1, 1, 2), (2, 2, 1)) == [("1:1", True), ("1:2", True)]
+    assert told((3, 3, 4), (2, 2, 3), (1, 1, 2)) == [
+        ("1:1", False),
+        ("1:2", False),
+        ("1:3", False),
+    ]
+    assert told((1, None, 2), (2, 2, None)) == [("1:1", False), ("1:2", False)]
+
+
 @pytest.mark.parametrize(
     ("moved", "texts_of_undo"),
     [

@@ -46,16 +46,19 @@ class Table:
             return "" if new is None else self._insert(name, new)
         if new is None:
             return f"DELETE FROM {name} WHERE {self._where(key, old)}{limit}"
+        computed = {one.name for one in self.collection.columns if one.computed}
         columns = [one for one in old if one not in new or old[one] != new[one]]
-        changed = [f"{quoted(one)} = {self._literal(one, new)}" for one in columns]
+        changed = [
+            f"{quoted(one)} = {self._literal(one, new)}" for one in columns if one not in computed
+        ]
         if not changed:
             return ""
         return f"UPDATE {name} SET {', '.join(changed)} WHERE {self._where(key, old)}{limit}"
 
     def _insert(self, name: str, new: Values) -> str:
-        columns = [one.name for one in self.collection.columns]
-        if sorted(columns) != sorted(new):
+        if sorted(one.name for one in self.collection.columns) != sorted(new):
             raise CannotTellError("the columns of its table have changed since")
+        columns = [one.name for one in self.collection.columns if not one.computed]
         literals = (self._literal(one, new) for one in columns)
         names = ", ".join(map(quoted, columns))
         return f"INSERT INTO {name} ({names}) VALUES ({', '.join(literals)})"
@@ -96,6 +99,11 @@ class Table:
             return self.dialect.literal(column, value)
         except UnsupportedFormatError as error:
             raise CannotTellError(f"{name}: {error.message}") from error
+
+
+def identity(table: Collection, column: Column, way: str) -> str:
+    """Return what has an identity generated ``ALWAYS``, or ``BY DEFAULT``."""
+    return f"ALTER TABLE {table.quoted} ALTER COLUMN {quoted(column.name)} SET GENERATED {way}"
 
 
 def compared_columns(collection: Collection, dialect: Dialect) -> list[Column]:

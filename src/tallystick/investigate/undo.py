@@ -8,7 +8,7 @@ Nothing is run, and nothing is written: a person looks at them first.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from tallystick.investigate.statements import (
     Table,
     comparable,
     compared_columns,
+    identity,
     image_of,
 )
 from tallystick.investigate.steps import (
@@ -341,11 +342,13 @@ def _reversal(action: str, one: _Found, fate: Fate, course: Course, zone: str) -
     writer = _Writer(action, course, dialect)
     order = course.steps[::-1] if action == "undo" else course.steps
     acts = [act for step, why in writer.ordered(order) for act in writer.acts(step, why)]
+    freed, bound = (writer.identities(acts, way) for way in ("BY DEFAULT", "ALWAYS"))
     first = one.first
     return Reversal(
         action, source.system, log_name(source), first.transaction, first.commit_sequence,
         first.gtrid, fate, "sql" if dialect else "decisions" if decides else "operations",
-        tuple(acts), writer.sources(), zone if dialect is not None and dialect.zoned else "",
+        (*freed, *acts, *bound), writer.sources(),
+        zone if dialect is not None and dialect.zoned else "",
     )  # fmt: skip
 
 
@@ -384,21 +387,35 @@ class _Writer:
     def ordered(self, steps: list[Step]) -> Iterator[tuple[Step, str]]:
         """Yield steps in an order that a database takes; see `_apart`."""
         return _apart(
-            [_Move(one, *(self._key_of(one, side) for side in self._sides(one))) for one in steps]
+            [_Move(one, *(self._keys_of(one, side) for side in self._sides(one))) for one in steps]
         )
+
+    def identities(self, acts: Iterable[Act], way: str) -> list[Act]:
+        """Return what has the database take values for identities of new rows, or no more."""
+        names = dict.fromkeys(act.collection for act in acts if act.text.startswith("INSERT "))
+        tables = [self._course.collections[name] for name in names]
+        return [
+            Act(table.name, "", {}, identity(table, column, way))
+            for table in tables
+            for column in table.columns
+            if column.counted
+        ]
 
     def _sides(self, step: Step) -> tuple[Image | None, Image | None]:
         """Return the row as the statement finds it, and as it leaves it."""
         return (step.after, step.before) if self._undoes else (step.before, step.after)
 
-    def _key_of(self, step: Step, image: Image | None) -> tuple[str, ...]:
-        """Return the table and the primary key of a row; empty where there is none, or unknown."""
+    def _keys_of(self, step: Step, image: Image | None) -> frozenset[Key]:
+        """Return what no other row of its table may have as this one has it, as far as known."""
         known = self._course.collections.get(step.change.collection)
         if self._dialect is None or known is None or image is None or image.values is None:
-            return ()
-        columns = [one for one in known.columns if one.name in known.key]
-        key = comparable(columns, self._dialect, image.values)
-        return (known.name, *key) if key else ()
+            return frozenset()
+        found = set[Key]()
+        for names in {known.key, *known.unique} - {()}:
+            if all(image.values.get(one) is not None for one in names):
+                columns = [one for one in known.columns if one.name in names]
+                found.add((known.name, names, comparable(columns, self._dialect, image.values)))
+        return frozenset(found)
 
     def acts(self, step: Step, why: str = "") -> Iterator[Act]:
         """Yield what is to be done for a step; nothing where it left the row as it was.
@@ -450,16 +467,20 @@ class _Writer:
         return {name: values.get(name) for name in names} if values is not None else {}
 
 
+Key = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""Table, names of columns, and what is compared of their values."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A step, with the primary key under which its statement finds the row, and leaves it."""
+    """A step, with the keys that the row has where its statement finds it, and leaves it."""
 
     step: Step
-    old: tuple[str, ...]
-    new: tuple[str, ...]
+    old: frozenset[Key]
+    new: frozenset[Key]
 
 
-_RING = "it and other rows have swapped primary keys, which takes one UPDATE of them all"
+_RING = "it and other rows have swapped keys, which takes one UPDATE of them all"
 
 
 def _apart(moves: list[_Move]) -> Iterator[tuple[Step, str]]:
@@ -468,11 +489,11 @@ def _apart(moves: list[_Move]) -> Iterator[tuple[Step, str]]:
     One UPDATE may have moved keys from row to row; of statements for each row the database would
     refuse the first that meets another row.
     """
-    holders: dict[tuple[str, ...], Place] = {}
+    holders: dict[Key, Place] = {}
     waiting = {one.step.place: deque[_Move]() for one in moves}
-    held_up: dict[tuple[str, ...], list[Place]] = {}
+    held_up: dict[Key, list[Place]] = {}
     for one in {one.step.place: one for one in reversed(moves)}.values():  # the first of each
-        holders[one.old] = one.step.place
+        holders |= dict.fromkeys(one.old, one.step.place)
     for move in moves:
         waiting[move.step.place].append(move)
         ready = [move.step.place] if len(waiting[move.step.place]) == 1 else []
@@ -480,14 +501,16 @@ def _apart(moves: list[_Move]) -> Iterator[tuple[Step, str]]:
             place = ready.pop()
             while waiting[place]:
                 one = waiting[place][0]
-                if one.new and holders.get(one.new, place) != place:
-                    held_up.setdefault(one.new, []).append(place)
+                taken = next((key for key in one.new if holders.get(key, place) != place), None)
+                if taken is not None:
+                    held_up.setdefault(taken, []).append(place)
                     break
                 yield waiting[place].popleft().step, ""
-                if one.old != one.new and holders.get(one.old) == place:
-                    del holders[one.old]
-                    ready += held_up.pop(one.old, [])
-                holders[one.new] = place
+                for key in one.old - one.new:
+                    if holders.get(key) == place:
+                        del holders[key]
+                        ready += held_up.pop(key, [])
+                holders |= dict.fromkeys(one.new, place)
     for queue in waiting.values():
         yield from ((one.step, _RING) for one in queue)
 

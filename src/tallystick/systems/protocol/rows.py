@@ -38,12 +38,16 @@ class Column:
         kind: its type in SQL, as Spark has it: ``int``, ``decimal(10,2)``, ``string`` and so on;
             ``string`` for types that SQL has not.
         key_position: its place in the primary key, from 1; None for a column outside of the key.
+        computed: the database refuses a value for it, as it is computed of others.
+        counted: the database refuses a value for it until its identity is ``BY DEFAULT``.
     """
 
     name: str
     declared: str
     kind: str = "string"
     key_position: int | None = None
+    computed: bool = False
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,14 @@ class Collection:
         columns: its columns.
         stored: what `Change.collection` has for it in ``changes()``, if that may be another name.
         quoted: its name as statements of SQL have it; empty where it is in no database.
+        unique: names of columns of which no two rows have the same values, besides the key.
     """
 
     name: str
     columns: tuple[Column, ...]
     stored: tuple[str, ...] = ()
     quoted: str = field(default="", compare=False)
+    unique: tuple[tuple[str, ...], ...] = field(default=(), compare=False)
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -30,11 +30,21 @@ _DATE = struct.Struct(">HBB")
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
-    """The type of a column: as declared, as `Column.kind`, and how its values are read."""
+    """The type of a column: as declared, as `Column.kind`, how its values are read, who gives them.
+
+    Attributes:
+        declared: its type in SQL.
+        kind: as of `Column`.
+        read: decodes a value.
+        computed: as of `Column`.
+        counted: as of `Column`.
+    """
 
     declared: str
     kind: str
     read: Callable[[bytes], Plain]
+    computed: bool = False
+    counted: bool = False
 
 
 def read_type(data: bytes) -> SqlType:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tallystick.errors import LogFormatError
 from tallystick.systems.derby.format import operations
@@ -36,11 +36,14 @@ CATALOGUE = (CONGLOMERATES, TABLES, COLUMNS, SCHEMAS, CONSTRAINTS, KEYS)
 NAMING = (CONGLOMERATES, TABLES, SCHEMAS)
 """Those of them that tell which table a container is."""
 
-_DESCRIBING = 4
+_DESCRIBING = 5
 """Columns of ``SYSCOLUMNS`` before those that change as identity columns count."""
 _USER_TABLE, _PRIMARY_KEY = "T", "P"
 _KEY_COLUMN = re.compile(rb"\0\x01\0[\x04-\x06]bcp(\d+)\x01/(.{4})", re.DOTALL)
 """In the description of an index: a text, and a whole number (format 303)."""
+_UNIQUE = re.compile(rb"isUnique(?:WithDuplicateNulls)?\x01/\0\0\0\x01")
+_COMPUTED = b"\0\0\0\0\0\x02"
+"""What follows the text of a default that is computed of other columns: no value, and a flag."""
 _APP = {"80000000-00d2-b38f-4cda-000a0a412c00": "APP"}
 """The schema that every database has, which is made before its log begins."""
 
@@ -64,6 +67,7 @@ class Table:
             or of which the log does not tell: rows that it got with that are not in the log.
         names: those that it had along the log, the newest last.
         key: the numbers of the columns of the primary key, in its order.
+        unique: those of the columns of each unique index.
         quoted: the name in statements.
     """
 
@@ -74,6 +78,7 @@ class Table:
     loaded: bool = False
     names: list[str] = field(default_factory=list)
     key: tuple[int, ...] = ()
+    unique: tuple[tuple[int, ...], ...] = ()
     quoted: str = ""
 
     @property
@@ -182,7 +187,7 @@ class Catalogue:
         self.freed |= dict.fromkeys(self._numbers - numbers, commit or 0)
         self._numbers = numbers
         columns = _columns(self._of(COLUMNS))
-        there, keys = set[str](), self._keys()
+        there, keys, unique = set[str](), self._keys(), self._unique()
         self.names = {}
         for row in self._of(TABLES):
             identity, schema = _text(row, 0), _text(row, 3)
@@ -200,6 +205,7 @@ class Catalogue:
                 _name(table, name)
                 _renew(table, container, columns[identity], since)
                 table.key = keys.get(identity, ())
+                table.unique = tuple(unique.get(identity, ()))
                 parts = schemas.get(schema, schema), _text(row, 1)
                 table.quoted = ".".join('"' + one.replace('"', '""') + '"' for one in parts)
         for identity in self.tables.keys() - there:
@@ -220,6 +226,14 @@ class Catalogue:
             for row in self._of(CONSTRAINTS)
             if _text(row, 3) == _PRIMARY_KEY
         }
+
+    def _unique(self) -> dict[str, list[tuple[int, ...]]]:
+        """Return the numbers of the columns of unique indexes, by the ids of tables."""
+        found: dict[str, list[tuple[int, ...]]] = {}
+        for row in self._of(CONGLOMERATES):
+            if _UNIQUE.search(index := row.get(5) or b""):
+                found.setdefault(_text(row, 1), []).append(_key_columns(index))
+        return found
 
     def _of(self, container: int) -> Iterator[_Columns]:
         return iter(self._rows.get(container, {}).values())
@@ -271,6 +285,10 @@ def _columns(rows: Iterable[_Columns]) -> dict[str, Layout]:
         except LogFormatError:
             # A type that cannot be read: its values are given as they are stored.
             kind = SqlType("", "string", bytes.hex)
+        default = row.get(4) or b""  # formats 326 and 1, and a text with its length before it
+        is_computed = default[6 + int.from_bytes(default[4:6]) :].startswith(_COMPUTED)
+        is_counted = not default and row.get(8) is not None
+        kind = replace(kind, computed=is_computed, counted=is_counted)
         if number > 0:
             found.setdefault(_text(row, 0), {})[number - 1] = _text(row, 1), kind
     return {

@@ -108,12 +108,23 @@ class Database:
             Collection(
                 name,
                 tuple(
-                    Column(one[0], one[1].declared, one[1].kind, _place(at, table.key))
+                    Column(
+                        one[0],
+                        one[1].declared,
+                        one[1].kind,
+                        _place(at, table.key),
+                        one[1].computed,
+                        one[1].counted,
+                    )
                     for at, one in enumerate(table.layout)
                     if one
                 ),
                 tuple(table.names),
                 table.quoted,
+                tuple(
+                    tuple(one[0] for at, one in enumerate(table.layout) if one and at in index)
+                    for index in table.unique
+                ),
             )
             for name, table in sorted(self.tables.items())
         ]

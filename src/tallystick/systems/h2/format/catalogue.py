@@ -33,6 +33,10 @@ _KEY = re.compile(
     rf"ALTER TABLE ({_NAME}(?:\.{_NAME})?) ADD CONSTRAINT (?:IF NOT EXISTS )?{_NAME}(?:\.{_NAME})?"
     rf"(?: COMMENT (?:\w+\()?{_TEXT}\)?)? PRIMARY KEY\(({_NAME}(?:, {_NAME})*)\)"
 )
+_UNIQUE = re.compile(
+    rf"CREATE UNIQUE (?:HASH )?INDEX (?:IF NOT EXISTS )?{_NAME}(?:\.{_NAME})?"
+    rf"(?: COMMENT (?:\w+\()?{_TEXT}\)?)? ON ({_NAME}(?:\.{_NAME})?)\("
+)
 _DOMAIN = re.compile(rf"CREATE DOMAIN ({_NAME})\sAS(?=\s)")
 _COLUMN = re.compile(rf"\s*({_NAME})\s")
 _TOKEN = re.compile(rf"{_TEXT}|{_NAME}|[^'\"(),\w]+|.", re.DOTALL)
@@ -81,6 +85,7 @@ class TableName:
             for.
         key: the columns of the primary key, in its order.
         quoted: the name as it stands in statements.
+        unique: the columns of its other indexes that are unique.
     """
 
     name: str
@@ -88,6 +93,7 @@ class TableName:
     types: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     quoted: str = ""
+    unique: tuple[tuple[str, ...], ...] = ()
 
 
 _OWN = {
@@ -100,6 +106,7 @@ def table_names(rows: Iterable[Row]) -> dict[int, TableName]:
     """Return the names of tables by id, the engine's two own tables included."""
     names, domains, keys = dict(_OWN), dict[str, str](), dict[str, tuple[str, ...]]()
     created: list[tuple[int, str, str]] = []
+    unique: dict[str, list[tuple[str, ...]]] = {}
     for values in rows:
         identity, sql = whole_number(_text(values, 0)), _text(values, _SQL_COLUMN)
         if (match := _DOMAIN.match(sql)) is not None:
@@ -108,11 +115,16 @@ def table_names(rows: Iterable[Row]) -> dict[int, TableName]:
             created.append((identity, match[1], sql[match.end() :]))
         elif (match := _KEY.match(sql)) is not None:
             keys[_unquoted(match[1])] = tuple(map(_unquoted, _PARTS.findall(match[2])))
+        elif (match := _UNIQUE.match(sql)) is not None:
+            parts = map(_PARTS.match, map(str.strip, _definitions(sql[match.end() :])))
+            index = tuple(_unquoted(part[0]) for part in parts if part is not None)
+            unique.setdefault(_unquoted(match[1]), []).append(index)
     for identity, name, sql in created:
         columns, types = _columns(sql)
         types = tuple(_base(one, domains) for one in types)
-        key = keys.get(_unquoted(name), ())
-        names[identity] = TableName(_unquoted(name), columns, types, key, _quoted(name))
+        plain = _unquoted(name)
+        key, others = keys.get(plain, ()), tuple(unique.get(plain, ()))
+        names[identity] = TableName(plain, columns, types, key, _quoted(name), others)
     return names
 
 
@@ -131,7 +143,8 @@ def collections(names: Mapping[int, TableName]) -> list[Collection]:
             pairs = zip(table.columns, table.types, strict=True)
             places = {name: at for at, name in enumerate(table.key, 1)}
             columns = tuple(Column(one, kind, _kind(kind), places.get(one)) for one, kind in pairs)
-            found.append(Collection(table.name, columns, quoted=table.quoted))
+            name, quoted, unique = table.name, table.quoted, table.unique
+            found.append(Collection(name, columns, quoted=quoted, unique=unique))
     return sorted(found, key=lambda one: one.name)
 
 
