@@ -59,6 +59,13 @@ def test_an_id_with_hyphens_stays_whole_on_a_line() -> None:
     assert any(one in line for line in row_lines(row | {"after": None, "before": None}))
 
 
+def test_a_text_is_told_apart_from_no_value() -> None:
+    row = {"kind": "add", "collection": "T", "key": "1", "after": None, "before": None}
+    values = {"A": None, "B": "null", "C": "NULL", "D": "", "E": " ", "F": "nullable"}
+    shown = "    add T 1: A null, B 'null', C 'NULL', D '', E ' ', F nullable"
+    assert row_lines(row | {"values": values}) == [shown]
+
+
 def test_json_and_csv_have_the_same_rows(run: Run) -> None:
     told = run("rows", "--json", "--in-doubt", ESTATE)
     assert told.code == 0

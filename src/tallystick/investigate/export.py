@@ -349,9 +349,13 @@ def _compact(value: Any) -> str:
 def _values(column: pa.Array) -> list[Any]:
     """Return the values as those of Python; as text those that Python's types do not hold."""
     try:
-        return list(column.to_pylist())
+        values = list(column.to_pylist())
     except (OverflowError, ValueError):
         return [*map(_value, column)]
+    if str(column.type) == "time64[us]":  # SQL has an end of the day, Python has none
+        numbers = column.cast("int64").to_pylist()
+        return ["24:00:00" if n == _DAY_US else one for n, one in zip(numbers, values, strict=True)]
+    return values
 
 
 def _value(one: pa.Scalar) -> Any:
@@ -361,6 +365,7 @@ def _value(one: pa.Scalar) -> Any:
         return _INFINITE.get(one.value) or one.cast("string").as_py()
 
 
+_DAY_US = 86_400_000_000
 _INFINITE = {
     sign * ((1 << bits) - 1): text
     for bits in (31, 63)

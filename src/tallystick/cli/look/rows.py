@@ -158,7 +158,9 @@ def _value(value: Any) -> str:
         return "null"
     if isinstance(value, Mapping):
         return f"(cannot be had: {_cut(str(value.get(LOST, value)))})"
-    return _cut(str(value))
+    text = _cut(str(value))
+    # Without quotes it would look as no value does, or as nothing at all.
+    return text if text.strip(" ").lower() not in ("", "null") else f"'{text}'"
 
 
 def _cut(text: str) -> str:
