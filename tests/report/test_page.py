@@ -55,6 +55,27 @@ def test_a_full_disk_leaves_the_page_that_was_there_and_no_part_of_a_new_one(tab
     assert [*tables.glob("report.html*")] == [page]
 
 
+def test_a_pipe_or_a_link_is_written_to_and_stays_what_it_is(tables: Path, tmp_path: Path) -> None:
+    """As root the page took the place of /dev/null."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(tmp_path / "page.html")
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        for page in (pipe, link):
+            write_report(tables, page)
+        assert pipe.is_fifo()
+        assert reader.read(15) == link.read_bytes()[:15] == b"<!doctype html>"
+    assert link.is_symlink()
+
+
+def test_a_name_that_is_no_text_is_one_of_a_page(tables: Path, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"\xff")
+    assert write_report(tables, odd).read_bytes().startswith(b"<!doctype html>")
+    odd.unlink()
+    with pytest.raises(LogUnreadableError, match="utf-8"):  # no path of Arrow's
+        write_report(shutil.copytree(tables, odd), tables / "report.html")
+
+
 def test_text_of_a_log_never_becomes_markup(tables: Path) -> None:
     text = write_report(tables, tables / "report.html").read_text()
     assert "<script>alert(1)" not in text

@@ -387,7 +387,7 @@ class _Loaded:
         try:
             found = dataset.dataset(place, format="parquet", exclude_invalid_files=False)
             yield from found.to_batches(columns=columns, filter=only)
-        except (ArrowInvalid, OSError) as error:
+        except (ArrowInvalid, OSError, UnicodeEncodeError) as error:  # Arrow's paths are UTF-8
             raise LogUnreadableError(
                 f"cannot read the table: {error}",
                 file=str(place),

@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from tallystick import __version__
 from tallystick.errors import LogWriteError, MissingExtraError
-from tallystick.investigate.export import refuse_input
+from tallystick.investigate.export import refuse_input, write_whole
 from tallystick.printable import counted, printable, printable_lines
 from tallystick.records import Answer, State
 from tallystick.refusals import reason_of
@@ -33,7 +33,7 @@ from tallystick.report.data import (
     load,
 )
 from tallystick.report.pictures import HEIGHT, WIDTH, lines, stripes
-from tallystick.storage.local import LOCAL, write_anew
+from tallystick.storage.local import LOCAL
 
 if TYPE_CHECKING:
     import jinja2
@@ -61,7 +61,7 @@ def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str])
     refuse_input(path, [])
     folder = path.with_name(f"{path.stem}-logs")
     data = load(Path(tables))
-    pages = _Pages(str(tables), data, quote(path.name), quote(folder.name))
+    pages = _Pages(str(tables), data, *(quote(os.fsencode(one.name)) for one in (path, folder)))
     try:
         LOCAL.mkdir(str(path.parent))
         if data.of_log:
@@ -78,13 +78,7 @@ def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str])
 
 
 def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    with ExitStack() as undo:
-        undo.callback(partial.unlink, missing_ok=True)
-        with write_anew(partial) as out:
-            out.write(text.encode())
-        partial.replace(path)
-        undo.pop_all()
+    write_whole(path, lambda out: out.write(text.encode(errors="backslashreplace")))
 
 
 def _remove_others(folder: Path, kept: set[str]) -> None:
