@@ -130,7 +130,7 @@ class Catalogue:
         """
         held = {number for table in self.tables.values() for number, _ in table.containers}
         own = container in self._numbers or container in CATALOGUE
-        below = container < min(held, default=0)
+        below = container < min(held, default=0) and container not in self.freed
         return not has_rows_of_table(container) or (container not in held and (own or below))
 
     def apply(self, bodies: Iterable[Body], commit: int) -> None:
