@@ -462,6 +462,7 @@ def test_all_that_is_asked_for_must_fit(wanted: Filter, count: int) -> None:
     ("wanted", "error", "said"),
     [
         (Filter(gtrid="6"), TransactionUsageError, "too short"),
+        (Filter(gtrid=""), TransactionUsageError, "too short"),
         (Filter(gtrid="62616e6b"), TransactionUsageError, "begin with"),
         (Filter(gtrid="ffffffff"), TransactionUsageError, "no global transaction"),
         (Filter(table="ACCOUNTS"), UnsupportedFormatError, "Did you mean APP.ACCOUNTS"),

@@ -173,7 +173,7 @@ class Survey:
         if table in ("rows", "changes"):
             wanted = wanted.of_commit()
         try:
-            return wanted.known_among(self._xids()) if wanted.gtrid and self.logs else wanted
+            return wanted.known_among(self._xids()) if self.logs else wanted
         except TransactionUsageError as error:
             raise self.not_found(error) from None
 
