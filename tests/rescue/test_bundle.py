@@ -132,6 +132,12 @@ def test_what_is_too_large_is_named_and_left_out() -> None:
     assert sum(len(data) for name, data in members.items() if name != "left-out.txt") <= 3000
 
 
+def test_a_device_takes_it(tmp_path: Path) -> None:
+    with tallystick.Journal(tmp_path / "log"):
+        pass
+    assert bundle(tmp_path / "log", "/dev/null") > 1
+
+
 def test_a_tree_may_be_deep(tmp_path: Path) -> None:
     logs = unpacked(LOGS / "bitronix", tmp_path / "logs")
     below = [Path(logs, *["d"] * depth) for depth in range(1, 1100)]

@@ -62,7 +62,7 @@ class Act:
 
     Attributes:
         collection: the table, queue or resource.
-        key: the key of the row in the log.
+        key: the key of the row in the log; empty for what is done to the whole table.
         row: what names the row to the application: the primary key, or all known columns.
         text: a statement, or an operation; empty where it cannot be told.
         cannot_tell: why not; empty where it can be told.

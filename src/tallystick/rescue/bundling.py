@@ -8,6 +8,7 @@ key and no password is in it; names of hosts and users in addresses are masked.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import platform
@@ -96,8 +97,8 @@ def _origin(path: str | os.PathLike[str]) -> Path:
 
 
 def _pack(out: IO[bytes], members: Mapping[str, str], size_max: int) -> int:
-    left_out, room = [], size_max
-    with zipfile.ZipFile(out, "w") as packed:
+    left_out, room, whole = [], size_max, io.BytesIO()  # a device, as /dev/null, has no places
+    with zipfile.ZipFile(whole, "w") as packed:
         for name, text in members.items():
             data = text.encode("utf-8", "backslashreplace")
             if len(data) > room:
@@ -107,7 +108,9 @@ def _pack(out: IO[bytes], members: Mapping[str, str], size_max: int) -> int:
             _add(packed, name, data)
         if left_out:
             _add(packed, "left-out.txt", "".join(left_out).encode())
-        return len(packed.namelist())
+        count = len(packed.namelist())
+    out.write(whole.getvalue())
+    return count
 
 
 def _add(packed: zipfile.ZipFile, name: str, data: bytes) -> None:
