@@ -85,7 +85,7 @@ def test_a_table_that_the_log_makes_has_all_of_its_rows_there() -> None:
 
 def test_the_container_of_a_table_that_was_dropped_is_none_of_the_catalogue_s_own() -> None:
     """Even where no table of users is left that is older; what is older and was not dropped is."""
-    first = {1: text("first"), 2: OLD.to_bytes(8), 4: b"\0"}
+    first: Columns = {1: text("first"), 2: OLD.to_bytes(8), 4: b"\0"}
     rows: dict[int, dict[Key, Columns]] = {
         CONGLOMERATES: {(1, 8): first, (1, 9): container(NEW)},
         TABLES: {(1, 8): table("N") | {0: text("first")}, (1, 9): table("M")},
