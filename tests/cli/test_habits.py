@@ -197,6 +197,23 @@ def test_a_rate_with_its_unit_is_taken(run: Run, rate: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "given"),
+    [
+        *(("--every", given) for given in ("nan", "-1", "0", "soon")),
+        *(("--alert-after", given) for given in ("nan", "-1")),
+    ],
+)
+def test_what_is_no_time_is_no_option_of_a_stream(
+    run: Run, tmp_path: Path, option: str, given: str
+) -> None:
+    out = tmp_path / "tables"
+    answer = run("pipeline", "run", tmp_path, "--out", out, "--stream", option, given)
+    assert answer.code == 2
+    assert option in answer.err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
     "command", ["triage", "explain", "verify", "dump", "backlog", "indoubt list"]
 )
 @pytest.mark.parametrize("system", ["bitronix", "derby", "h2", "jboss", "cloudtran"])

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
+from tallystick.arguments import seconds
 from tallystick.cli.addresses import GivenPath, given_password
 from tallystick.cli.output import Printer, print_json, progress
 from tallystick.printable import printable_lines
@@ -85,6 +86,24 @@ output_option = click.option(
     callback=lambda _ctx, _option, value: None if value == "-" else value,
     help="File; standard output if left out, or '-'.",
 )
+
+
+class Seconds(click.ParamType[float]):
+    """A time, as the library takes it: NaN is none, and less than 0 neither."""
+
+    name = "seconds"
+
+    def __init__(self, *, positive: bool = False) -> None:
+        self._positive = positive
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number of seconds."""
+        try:
+            return seconds(float(value), "it", positive=self._positive)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class NewPath(click.Path):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from tallystick.arguments import seconds
 from tallystick.callables import checked
 from tallystick.pipeline.options import (
     OptionError,
@@ -201,7 +202,11 @@ class Run:
 
         Yields:
             The logs that were read, after every look.
+
+        Raises:
+            ValueError: ``every`` is not more than 0.
         """
+        every = seconds(every, "every", positive=True)
         while not stopped.wait(every):
             yield self.advance(spark)
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tallystick.cli.addresses import GivenPath, require_database, urls_by_name
-from tallystick.cli.options import as_json
+from tallystick.cli.options import Seconds, as_json
 from tallystick.cli.output import Printer, print_json
 from tallystick.printable import logger
 from tallystick.roles import Role
@@ -39,7 +39,7 @@ _OPTION = "--target"
 @click.option("--discard", multiple=True, type=int, help="Give this transaction up, durably.")
 @click.option(
     "--timeout",
-    type=float,
+    type=Seconds(),
     help="Seconds to go on trying a target that cannot be reached; else it is tried once.",
 )
 @as_json

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tallystick.cli.addresses import GivenPath
-from tallystick.cli.options import as_json
+from tallystick.cli.options import Seconds, as_json
 from tallystick.cli.output import Printer, print_json, say
 from tallystick.cli.summary import show_summary
 from tallystick.pipeline.summary import FAIL_ON
@@ -45,11 +45,16 @@ def command() -> None:
 @click.option("--master", help="Spark master, such as local[*] or spark://host:7077.")
 @click.option("--format", "form", default="parquet", show_default=True, help="Any Spark format.")
 @click.option("--stream", is_flag=True, help="Keep the tables up to date until interrupted.")
-@click.option("--every", default=2.0, show_default=True, help="Seconds between looks (--stream).")
+@click.option(
+    "--every",
+    type=Seconds(positive=True),
+    default=2.0,
+    show_default=True,
+    help="Seconds between looks (--stream).",
+)
 @click.option(
     "--alert-after",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
+    type=Seconds(),
     help="Append to the table alerts what is in doubt for longer (--stream).",
 )
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Setting of Spark.")
