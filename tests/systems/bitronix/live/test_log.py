@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import itertools
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ from tallystick.testing import (
     FaultyFileSystem,
     RecordingFileSystem,
 )
+from tests.services.test_finalizers import Nesting
 from tests.systems.bitronix.logs import (
     NAMES,
     SMALL,
@@ -131,6 +133,16 @@ def test_without_batching_every_forced_record_has_its_sync() -> None:
     tickets = [journal.log_forced(COMMITTING, gtrid(number), NAMES) for number in range(5)]
     assert all(one.done() for one in tickets)
     assert _syncs(fs) - before == 5
+
+
+@pytest.mark.timeout(30)
+def test_a_forced_record_of_a_finalizer_waits_for_no_lock_of_its_own_thread() -> None:
+    fs = Nesting()
+    with DiskJournal("/log", fs=fs, force_batching_enabled=False) as journal:
+        outer, inner = (partial(journal.log_forced, COMMITTING, gtrid(n), NAMES) for n in (1, 2))
+        fs.nest(outer, inner)
+    with DiskJournal("/log", fs=fs) as journal:
+        assert open_numbers(journal) == {1, 2}
 
 
 def _syncs(fs: FaultyFileSystem) -> int:

@@ -97,7 +97,8 @@ class DiskJournal(Closing):
         self.path = path = absolute(path)
         self._filter = filter_log_status
         self._batching = force_batching_enabled
-        self._single = threading.Lock()  # one forced record at a time, where they are not batched
+        # One forced record at a time where they are not batched, but what a finalizer forces.
+        self._single = threading.RLock()
         # Ties numbers and state to the order of submits.
         self._mutex = OwnedLock(partial(nested_call_error, path))
         part1, part2 = (posixpath.join(path, name) for name in names)
