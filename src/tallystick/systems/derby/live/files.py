@@ -81,16 +81,24 @@ class LogFolder:
 
     def create(self, number: int, previous: int, size: int) -> File:
         """Create a log file of ``size`` bytes, zeros after its header; its name is durable too."""
-        fresh = self.log_path(number) + _FRESH_SUFFIX
-        file = self.fs.create(fresh)
-        file.pwrite(encode_header(number, previous), 0)
-        file.allocate(size)
-        file.datasync()
-        file.close()
-        # Durable before it has its name: the engine does not boot with a log file that is empty.
-        self.fs.rename(fresh, self.log_path(number))
-        self.fs.sync_dir(self.path)
+        self._make(self.log_path(number), encode_header(number, previous), size)
         return self.open(number)
+
+    def _make(self, path: str, content: bytes, size: int) -> None:
+        """Make a file that is durable before it has its name.
+
+        With one that is empty, or that has zeros in the place of its content, the engine does not
+        boot.
+        """
+        file = self.fs.create(path + _FRESH_SUFFIX)
+        try:
+            file.pwrite(content, 0)
+            file.allocate(size)
+            file.datasync()
+        finally:
+            file.close()
+        self.fs.rename(path + _FRESH_SUFFIX, path)
+        self.fs.sync_dir(self.path)
 
     def open(self, number: int) -> File:
         """Open an existing log file."""
@@ -135,15 +143,15 @@ class LogFolder:
         # One after the other, so that one of both is whole at any time.
         for name in CONTROL_NAMES:
             path = self._join(name)
-            made = not self.fs.exists(path)
-            file = self.fs.create(path) if made else self.fs.open(path)
+            if not self.fs.exists(path):
+                self._make(path, content, len(content))
+                continue
+            file = self.fs.open(path)
             try:
                 file.pwrite(content, 0)
                 file.datasync()
             finally:
                 file.close()
-            if made:
-                self.fs.sync_dir(self.path)
 
     def close(self) -> None:
         """Release the locks."""
