@@ -10,7 +10,7 @@ import posixpath
 from dataclasses import replace
 
 from tallystick.errors import CorruptLogError
-from tallystick.storage.files import File, FileSystem, Lock, absolute, read_source
+from tallystick.storage.files import File, FileSystem, Lock, absolute, read_source, write_whole
 from tallystick.storage.opening import lock_log
 from tallystick.systems.derby.engine.recovery import PREALLOCATED, SWITCH_INTERVAL
 from tallystick.systems.derby.format.crypto import ENCRYPTED, LogCipher
@@ -81,24 +81,10 @@ class LogFolder:
 
     def create(self, number: int, previous: int, size: int) -> File:
         """Create a log file of ``size`` bytes, zeros after its header; its name is durable too."""
-        self._make(self.log_path(number), encode_header(number, previous), size)
+        # Durable before it has its name: the engine does not boot with a log file that is empty.
+        content = encode_header(number, previous)
+        write_whole(self.fs, self.log_path(number), [content], size=size)
         return self.open(number)
-
-    def _make(self, path: str, content: bytes, size: int) -> None:
-        """Make a file that is durable before it has its name.
-
-        With one that is empty, or that has zeros in the place of its content, the engine does not
-        boot.
-        """
-        file = self.fs.create(path + _FRESH_SUFFIX)
-        try:
-            file.pwrite(content, 0)
-            file.allocate(size)
-            file.datasync()
-        finally:
-            file.close()
-        self.fs.rename(path + _FRESH_SUFFIX, path)
-        self.fs.sync_dir(self.path)
 
     def open(self, number: int) -> File:
         """Open an existing log file."""
@@ -144,7 +130,7 @@ class LogFolder:
         for name in CONTROL_NAMES:
             path = self._join(name)
             if not self.fs.exists(path):
-                self._make(path, content, len(content))
+                write_whole(self.fs, path, [content])  # with one of zeros the engine does not boot
                 continue
             file = self.fs.open(path)
             try:
