@@ -6,7 +6,7 @@ the control block of a closed or idle log says up to where everything is durable
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from tallystick.records import AtStake, Finding
@@ -44,18 +44,29 @@ def grounds(scan: Scan, ended: int | None) -> Iterator[Ground]:
     control = scan.catalog.control
     if control is None or scan.end is None:
         return
-    if _has_grown(scan):
-        yield Ground("last-group-whole")
-        return
-    if _has_misplaced_group(scan):
-        yield Ground("misplaced-group")
-    if not scan.clean:
-        yield Ground("last-group-cut" if _is_cut(scan) else "odd-group")
-    elif not _is_unused(scan):
-        yield Ground("odd-end")
-    else:
-        known = control.durable_lsn == scan.next_lsn - 1
-        yield Ground("durable-mark" if known else "last-group-whole")
+    yield from _end_grounds(scan)
+
+
+def _end_grounds(scan: Scan) -> list[Ground]:
+    """Return what the end of the log says; the last segment is read once for all of it."""
+    assert scan.end is not None
+    assert scan.catalog.control is not None
+    file, due = scan.end
+    source, view = open_segment(file, scan.access)
+    with source:
+        whole = view.look(due).case.whole
+        view.data = b""
+        if whole:
+            # The log is in use, and its writer has gone on: a group stands by now where the walk
+            # found the end, so what stands after it was written since.
+            return [Ground("last-group-whole")]
+        found = [Ground("misplaced-group")] if _has_misplaced_group(scan, source) else []
+        if not scan.clean:
+            return [*found, Ground("last-group-cut" if _is_cut(scan) else "odd-group")]
+        if not _is_unused(scan, source):
+            return [*found, Ground("odd-end")]
+    known = scan.catalog.control.durable_lsn == scan.next_lsn - 1
+    return [*found, Ground("durable-mark" if known else "last-group-whole")]
 
 
 def _archive_reason(scan: Scan) -> str:
@@ -66,49 +77,33 @@ def _archive_reason(scan: Scan) -> str:
     return "archived-segments" if scan.clean else "archive-end"
 
 
-def end_findings(scan: Scan) -> Iterator[Finding]:
+def end_findings(scan: Scan, answer: Iterable[Ground]) -> Iterator[Finding]:
     """Yield a finding if a group may be gone whose loss no other finding tells."""
-    found = {one.code for one in grounds(scan, None)} & _ODD_ENDS
-    if found and scan.end is not None:
+    odd = _ODD_ENDS & {one.code for one in answer}
+    if odd and scan.end is not None:
         file, due = scan.end
         text = "no crash leaves this end of the log: a group may have stood there"
         yield scan.catalog.finding("end-damaged", text, file=file.path, offset=due.offset)
 
 
-def _has_grown(scan: Scan) -> bool:
-    """Return whether a whole group stands by now where the walk found the end of the log.
-
-    The log is in use, and its writer has gone on: what stands after its end was written since.
-    """
-    assert scan.end is not None
-    file, due = scan.end
-    source, view = open_segment(file, scan.access)
-    with source:
-        whole = view.look(due).case.whole
-        view.data = b""
-    return whole
-
-
-def _has_misplaced_group(scan: Scan) -> bool:
+def _has_misplaced_group(scan: Scan, source: ByteSource) -> bool:
     """Return whether a group that is due, or a later one, has a header where it does not belong.
 
     Among the groups it takes the sectors of another one, which is found: without a finding only
     what lies before and after them has to be searched.
     """
     assert scan.end is not None
-    file, due = scan.end
+    first = DATA_OFFSET if scan.findings else scan.end[1].offset
     number = _last_segment(scan)
-    with scan.access.open(file.path) as source:
-        first = DATA_OFFSET if scan.findings else due.offset
-        for place in chain(
-            magic_places(source.data, 0, DATA_OFFSET),
-            magic_places(source.data, first, source.written),
-        ):
-            one = decode_group_header(source.data, place)
-            if one is None or one.segment != number or one.first_lsn < scan.next_lsn:
-                continue
-            if place not in (one.offset, one.end - HEADER_SIZE):
-                return True
+    for place in chain(
+        magic_places(source.data, 0, DATA_OFFSET),
+        magic_places(source.data, first, source.written),
+    ):
+        one = decode_group_header(source.data, place)
+        if one is None or one.segment != number or one.first_lsn < scan.next_lsn:
+            continue
+        if place not in (one.offset, one.end - HEADER_SIZE):
+            return True
     return False
 
 
@@ -129,17 +124,16 @@ def _is_cut(scan: Scan) -> bool:
         return empty or _is_recycled(source, begin, _last_segment(scan))
 
 
-def _is_unused(scan: Scan) -> bool:
+def _is_unused(scan: Scan, source: ByteSource) -> bool:
     """Return whether a crash can have left the sector where the next group is due.
 
     It begins with a group, or was never written: then it is zero, or of an earlier life.
     """
     assert scan.end is not None
-    file, due = scan.end
-    with scan.access.open(file.path) as source:
-        if is_zero(source.data, due.offset, min(due.offset + SECTOR_SIZE, source.size)):
-            return True
-        return _is_recycled(source, due.offset, _last_segment(scan))
+    due = scan.end[1].offset
+    if is_zero(source.data, due, min(due + SECTOR_SIZE, source.size)):
+        return True
+    return _is_recycled(source, due, _last_segment(scan))
 
 
 def _last_segment(scan: Scan) -> int:

@@ -27,7 +27,7 @@ from tallystick.records import (
     Verdict,
 )
 from tallystick.storage.source import logical_name
-from tallystick.systems.answers import judgement_of
+from tallystick.systems.answers import Ground, judgement_of
 from tallystick.systems.findings import FindingBuilder
 from tallystick.systems.held_back import held_back
 from tallystick.systems.protocol import NotClosedInPartsError
@@ -89,13 +89,17 @@ class JudgedLog:
     @cached_property
     def judgement(self) -> Judgement:
         """The answer."""
-        ended = sum(self.states.by_state().get(one.value, 0) for one in _ENDED)
-        return judgement_of(REASONS, CODES, grounds(self.scan, ended), self.scan.findings)
+        return judgement_of(REASONS, CODES, self._grounds, self.scan.findings)
 
     @cached_property
     def findings(self) -> Sequence[Finding]:
         """What is wrong with the log, heads of files first."""
-        return (*self.scan.findings, *end_findings(self.scan))
+        return (*self.scan.findings, *end_findings(self.scan, self._grounds))
+
+    @cached_property
+    def _grounds(self) -> Sequence[Ground]:
+        ended = sum(self.states.by_state().get(one.value, 0) for one in _ENDED)
+        return tuple(grounds(self.scan, ended))
 
     def _engine(self, live_ids: Collection[int]) -> dict[str, Any]:
         """Return what `TallyLog` does when it opens the log."""
