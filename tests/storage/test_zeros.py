@@ -1,4 +1,4 @@
-"""Zeros are found where they begin and end, also where the windows of the search meet."""
+"""Zeros, and other fill, are found where they begin and end, also where windows meet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import pytest
 
 from tallystick.storage.mapped import NEAR
 from tallystick.storage.source import open_source
-from tallystick.storage.zeros import first_nonzero, is_zero, last_nonzero_end
+from tallystick.storage.zeros import (
+    first_nonzero,
+    first_other,
+    is_zero,
+    last_nonzero_end,
+    last_other_end,
+)
 
 SIZE = 200_000
 EDGES = [3, 7, 65_535, 65_536, 65_538, 65_539, 131_071, 131_074, 199_990, 199_999]
@@ -25,6 +31,19 @@ def test_one_byte_in_zeros_is_found_from_both_sides(place: int) -> None:
     assert not is_zero(view, 3, SIZE)
     assert is_zero(view, 3, place)
     assert is_zero(view, place + 1, SIZE)
+
+
+@pytest.mark.parametrize("place", EDGES)
+@pytest.mark.parametrize("fill", [b"J", b"J\0", b"\0J"])
+def test_one_byte_in_fill_is_found_from_both_sides(place: int, fill: bytes) -> None:
+    data = bytearray(fill[:1] * SIZE)
+    data[SIZE // 2 : SIZE // 2 + 9] = fill[-1:] * 9
+    data[place] = 1
+    view = memoryview(data)
+    assert first_other(view, 3, SIZE, fill) == place
+    assert last_other_end(view, 3, SIZE, fill) == place + 1
+    assert first_other(view, place + 1, SIZE, fill) == SIZE
+    assert last_other_end(view, 3, place, fill) == 3
 
 
 def test_zeros_alone_end_where_the_range_ends() -> None:

@@ -41,6 +41,7 @@ from tallystick.systems.registry import system
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.settings import Settings
 from tests.kit import read_in_runs
+from tests.systems.jboss.build import add, image, write
 
 SMALL, LARGE = 600, 6000
 """Transactions in the two logs."""
@@ -174,3 +175,16 @@ def test_a_verdict_on_ten_times_the_log_takes_no_more_memory(
         make(tmp_path / str(count), count)
         peaks.append(peak(tmp_path / str(count), lambda reading: reading.verdict()))
     assert peaks[1] < peaks[0] + 50 * transactions  # they have 400 bytes each
+
+
+@pytest.mark.parametrize("shape", ["g1c", "g1d", "g2", "g3"])
+@pytest.mark.parametrize("fill", [b"J", b"\0"])
+def test_a_verdict_on_files_that_are_nearly_all_fill_holds_none_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str, fill: bytes
+) -> None:
+    monkeypatch.setattr(source, "READ_WHOLE_MAX", 0)
+    read_in_runs(monkeypatch)
+    size = 32 << 20
+    files = {1: image(shape, 1, [add(1)], size, fill), 2: image(shape, 2, [], size, fill)}
+    write(tmp_path, shape, files | {3: fill * size})
+    assert peak(tmp_path, lambda reading: (reading.verdict(), reading.files())) < 4 << 20

@@ -386,6 +386,7 @@ def test_file_that_was_never_begun(shape: str, fill: bytes, tmp_path: Path) -> N
     reading = read(tmp_path)
     assert reading.verdict().engine["loaded"] is (SHAPES[shape].header_size == 4)
     assert "file-without-header" in codes(tmp_path)
+    assert [one.outcome for one in reading.records()] == [Outcome.VALID]
 
 
 @pytest.mark.parametrize("shape", ["g2", "g3"])

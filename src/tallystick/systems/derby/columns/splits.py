@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tallystick.arrow.schemas import record_batches
 from tallystick.records import Clock, Outcome, Record
+from tallystick.storage.mapped import let_go
 from tallystick.storage.zeros import is_zero
 from tallystick.systems.derby.columns.batches import batch_of
 from tallystick.systems.derby.format.layout import (
@@ -142,6 +143,7 @@ def _next_group(file: LogBytes, position: int) -> int | None:
             if file.data[place : place + len(head)] == head:
                 return place
             hit = window.find(_CHECKSUM_LENGTH, hit + 1)
+        let_go(file.data, start)
     return None
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from tallystick.errors import LogFormatError
 from tallystick.storage.crc import crc32
+from tallystick.storage.mapped import let_go
 
 SYSTEM_NAME: Final = "derby"
 SEGMENT: Final = "seg0"
@@ -261,4 +262,5 @@ def find_record(data: memoryview, number: int, position: int) -> int | None:
             if place >= position and is_record_at(data, number, place):
                 return place
             hit = window.find(high, hit + 1)
+        let_go(data, start)
     return None

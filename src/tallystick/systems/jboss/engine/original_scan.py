@@ -18,13 +18,14 @@ from typing import Any
 
 from tallystick.arrow.numba_kernel import lazy_kernel
 from tallystick.arrow.plain_bytes import be_int32, be_int64
-from tallystick.storage.zeros import last_nonzero_end
+from tallystick.storage.zeros import last_other_end
 from tallystick.systems.jboss.format.layout import (
     ADD,
     ADD_TX,
     CHECK_SIZE,
     COMMIT,
     COUNT_SIZE,
+    FILL,
     ID_SIZE,
     PAIR_SIZE,
     PREPARE,
@@ -264,7 +265,7 @@ def original_scan(data: memoryview, shape: Shape, stamp: int, max_id: int) -> Or
     """
     state = array("q", [shape.header_size, max_id, FINE, 0])
     buffer = array("q", bytes(8 * ROW * ROWS))
-    stop = last_nonzero_end(data, 0, len(data))  # no record begins with a zero
+    stop = last_other_end(data, 0, len(data), FILL)  # no record begins with one
     walk, array_of = chosen(walk_2008 if shape.pairs else walk_2009, stop - shape.header_size)
     raw, state_, buffer_ = array_of(data, "u1"), array_of(state, "i8"), array_of(buffer, "i8")
     rows: list[Row] = []

@@ -29,6 +29,7 @@ from enum import IntEnum
 from typing import Final
 
 from tallystick.storage.crc import crc32
+from tallystick.storage.zeros import first_other
 
 SYSTEM_NAME: Final = "jboss"
 
@@ -67,6 +68,7 @@ FILL_J = 0x4A
 FILL_ZERO = 0x00
 FILL = bytes([FILL_J, FILL_ZERO])
 """The bytes that new files are filled with: ``J`` until HornetQ, 0 in Artemis."""
+
 CONTROL_FILE = "journal-rename-control.ctr"
 
 
@@ -218,6 +220,11 @@ class Item:
 
 Contents = tuple[int, int, bytes]
 """What a record says of itself: its id, user type and body."""
+
+
+def is_filled(data: memoryview, begin: int, end: int) -> bool:
+    """Return whether a range is fill, one byte over and over; true of an empty one."""
+    return any(first_other(data, begin, end, bytes([one])) == end for one in FILL)
 
 
 def contents_of(item: Item) -> Contents:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from tallystick.records import Outcome
+from tallystick.storage.zeros import last_other_end
 from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.jboss.format.layout import (
     EVENT,
@@ -60,6 +61,8 @@ WRONG_ID = "a whole record under a file id that this file never had: the id was 
 EARLIER = "written under another id than the file has now"
 _FILLED = (4 * bytes([FILL_J]), 4 * bytes([FILL_ZERO]))
 """Ends of claimed records that were never written so far."""
+_J_STAMP = int.from_bytes(_FILLED[0])
+"""Of a file whose header was never written: all of its fill looks so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,9 @@ def _destroyed(
     data: memoryview, at: int, limit: int, stamp: int, *, torn: bool
 ) -> Iterator[Classified]:
     """Yield the record whose type byte was destroyed: the id of this life follows that byte."""
-    if stamp <= 0 or at + STAMP_SIZE > limit or EVENT <= data[at] <= ROLLBACK:
+    if stamp <= 0 or stamp == _J_STAMP or at + STAMP_SIZE > limit:
+        return
+    if EVENT <= data[at] <= ROLLBACK:
         return
     if int.from_bytes(data[at + 1 : at + STAMP_SIZE], "big", signed=True) == stamp:
         row = Row(at, _damaged_size(data, Row(at, 0, DAMAGED, stamp), limit), DAMAGED, stamp)
@@ -277,6 +282,7 @@ def is_damaged_id(found: int, stamp: int) -> bool:
 def _damaged_size(data: memoryview, row: Row, limit: int) -> int:
     """Return the size that the damaged record claims if possible, else up to the fill after it."""
     if 0 < row.size <= limit - row.offset:
-        tail = bytes(data[row.offset : row.offset + row.size])
-        return max(STAMP_SIZE, len(tail.rstrip(FILL))) if tail.endswith(_FILLED) else row.size
-    return max(STAMP_SIZE, len(bytes(data[row.offset : limit]).rstrip(FILL)))
+        limit = row.offset + row.size
+        if bytes(data[max(row.offset, limit - len(_FILLED[0])) : limit]) not in _FILLED:
+            return row.size
+    return max(STAMP_SIZE, last_other_end(data, row.offset, limit, FILL) - row.offset)

@@ -31,7 +31,8 @@ from tallystick.arrow.numba_kernel import (
     pays,
 )
 from tallystick.arrow.plain_bytes import be_int32, be_uint32, crc32_of
-from tallystick.storage.zeros import last_nonzero_end
+from tallystick.storage.mapped import NEAR, let_go
+from tallystick.storage.zeros import last_other_end
 from tallystick.systems.jboss.format.layout import (
     ADD,
     ADD_TX,
@@ -39,6 +40,7 @@ from tallystick.systems.jboss.format.layout import (
     COMMIT,
     COUNT_SIZE,
     EVENT,
+    FILL,
     I8,
     ID_SIZE,
     PAIR_SIZE,
@@ -215,7 +217,7 @@ search passes over them fast."""
 
 @lazy_kernel
 def walk(data: Any, end: int, stamp: int, shape: Any, second: Any, state: Any, rows: Any) -> int:
-    """Fill ``rows`` and return how many; the scan is done when they are fewer than fit.
+    """Fill ``rows`` and return how many.
 
     ``state``: next position, end of the last stale row, bytes that may still be hashed, and
     where the scan stops: no row begins there or later. ``second`` is tried where the stamp is
@@ -294,8 +296,8 @@ def pieces(
 
     The scan begins after the header and ends before ``stop``, or with the file.
     """
-    # Zeros are no records, and a file may be nearly all zeros.
-    last = last_nonzero_end(data, 0, len(data) if stop is None else stop)
+    # No record begins with a byte of fill, and a file may be nearly all fill.
+    last = last_other_end(data, 0, len(data) if stop is None else stop, FILL)
     state = array("q", [shape.header_size, 0, _HASHED_MAX * len(data), last])
     buffer = array("q", bytes(8 * ROW * rows))
     first = numbers(shape, events=events)
@@ -304,8 +306,10 @@ def pieces(
     raw = array_of(data, "u1")
     state_, buffer_ = array_of(state, "i8"), array_of(buffer, "i8")
     while state[0] < last:
+        state[3] = min(state[0] + NEAR, last)
         count = made(raw, len(data), stamp, first, other, state_, buffer_)
         yield buffer[: ROW * count]
+        let_go(data, state[0])
 
 
 def scan(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tallystick.records import LogFile, Outcome, Span
-from tallystick.storage.zeros import first_nonzero, last_nonzero_end
+from tallystick.storage.zeros import first_other, last_other_end
 from tallystick.systems.jboss.format.layout import FILL, FILL_J, FILL_ZERO
 from tallystick.systems.jboss.read.classify import Classified, read_file
 from tallystick.systems.jboss.read.file_facts import KnownFile
@@ -89,18 +89,14 @@ def _joined(run: Span | None, one: Classified) -> tuple[Span, Span | None]:
 
 def _gap(data: memoryview, begin: int, end: int) -> Iterator[Span]:
     """Yield what is between two records: fill, and remains of something else."""
-    first = first_nonzero(data, begin, end)
-    raw = bytes(data[first : last_nonzero_end(data, first, end)])
-    head = first - begin + len(raw) - len(raw.lstrip(FILL))
-    body = len(raw.strip(FILL))
-    head = head if body else end - begin
-    tail = end - begin - head - body
-    if head:
-        yield Span(begin, head, Outcome.UNUSED, "fill", FILLED)
-    if body:
-        yield Span(begin + head, body, Outcome.STALE, "remains", REMAINS)
-    if body and tail:
-        yield Span(begin + head + body, tail, Outcome.UNUSED, "fill", FILLED)
+    first = first_other(data, begin, end, FILL)
+    last = last_other_end(data, first, end, FILL)
+    if begin < first:
+        yield Span(begin, first - begin, Outcome.UNUSED, "fill", FILLED)
+    if first < last:
+        yield Span(first, last - first, Outcome.STALE, "remains", REMAINS)
+    if last < end:
+        yield Span(last, end - last, Outcome.UNUSED, "fill", FILLED)
 
 
 class Lives(Mapping[str, FileLife]):

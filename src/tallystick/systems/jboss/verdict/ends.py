@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
 from tallystick.storage.files import SECTOR
-from tallystick.storage.zeros import is_zero
+from tallystick.storage.zeros import is_zero, last_other_end
 from tallystick.systems.jboss.format.file_names import number_of
 from tallystick.systems.jboss.format.layout import (
     CHECK_SIZE,
     FILL,
     FILL_J,
     FILL_ZERO,
+    is_filled,
 )
 from tallystick.systems.jboss.read.classify import NO_TYPE, Classified
 from tallystick.systems.jboss.read.file_facts import BLOCKS, KnownFile
@@ -113,10 +114,7 @@ def is_blank(reading: KnownFile) -> bool:
     data, start = reading.file.data(), reading.shape.header_size
     if len(data) <= BLOCKS[-1]:
         return False
-    if is_zero(data, start, len(data)):
-        return True
-    rest = bytes(data[start:])
-    return rest[0] == FILL_J and not rest.strip(rest[:1])
+    return is_filled(data, start, len(data))
 
 
 def rooms_left(readings: Sequence[KnownFile], block: int) -> Iterator[tuple[str, int]]:
@@ -226,13 +224,10 @@ def _unfinished(reading: KnownFile, torn: Classified) -> bool:
 
 def _untouched(reading: KnownFile, data: memoryview, end: int) -> bool:
     stale = next((one for one in reading.facts.later if one >= end), len(data))
-    if is_zero(data, end, stale):
-        return True
-    rest = bytes(data[end:stale])
-    if not rest.strip(rest[:1]) and rest[0] in FILL:
+    if is_filled(data, end, stale):
         return True
     # What is left of the record of the earlier life that the last one has overwritten in part.
-    tail = end + len(rest.rstrip(FILL)) if stale == len(data) else stale
+    tail = last_other_end(data, end, stale, FILL) if stale == len(data) else stale
     tails = range(tail, min(stale, tail + CHECK_SIZE) + 1)
     file = reading.file
     reused = file.file_id != number_of(file.name) or bool(reading.facts.stale_ids)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from tallystick.records import LogFile, Outcome
+from tallystick.storage.zeros import first_other
 from tallystick.systems.jboss.format.layout import FILL
 from tallystick.systems.jboss.read.changes import gives_places, place_of
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles, most_common
@@ -129,8 +130,8 @@ class FileOrder:
         size = self._usual_size
         if file.size >= size:
             return None
-        unread = bytes(file.data()[max(read, self._journal.shape(file).header_size) :])
-        if unread and not unread.strip(FILL):
+        begin = max(read, self._journal.shape(file).header_size)
+        if begin < file.size and first_other(file.data(), begin, file.size, FILL) == file.size:
             return None
         expected = f"{size} bytes of {file.name}, as of others"
         return Missing(expected, f"{file.size} bytes", certain=False)

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tallystick.storage.source import logical_name
-from tallystick.storage.zeros import is_zero
 from tallystick.systems.jboss.format.compaction_control import Control
 from tallystick.systems.jboss.format.file_names import COMPACTED, TEMPORARY
-from tallystick.systems.jboss.format.layout import CONTROL_FILE, FILL_J, decode_header
+from tallystick.systems.jboss.format.layout import CONTROL_FILE, decode_header, is_filled
 from tallystick.systems.jboss.read.files import JournalFiles
 from tallystick.systems.jboss.read.generations import shape_of_file
 
@@ -55,4 +54,4 @@ def _is_empty(journal: JournalFiles, path: str) -> bool:
     """Return whether a file holds nothing but its fill after what may be its header."""
     data = journal.sources.data(path)
     begin = shape_of_file(journal.generation, journal.sources.head(path)).header_size
-    return is_zero(data, begin, len(data)) or not bytes(data[begin:]).strip(bytes([FILL_J]))
+    return is_filled(data, begin, len(data))
