@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from tallystick.systems.jboss.format.bodies import HEURISTIC_TYPE
 from tallystick.systems.jboss.reader import JournalReading
 from tallystick.systems.jboss.runs import analysis
 from tallystick.systems.protocol import LogSource, ReadOptions
+from tallystick.systems.runs import RunCount
 from tests.kit import read_in_runs, same_both_ways
 from tests.sweeps import Sweep
 from tests.systems.jboss.build import (
@@ -52,6 +54,17 @@ def test_every_table_is_the_same_both_ways(
                 compared += 1
     assert compared > 0.8 * len(chosen)
     assert in_runs > 0.4 * len(chosen)
+
+
+def test_a_file_of_any_size_is_read_in_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_in_runs(monkeypatch)
+    write(tmp_path, "g3", {1: image("g3", 1, [add(1), delete(1), add(2)], fill=b"\0")})
+    os.truncate(tmp_path / "activemq-data-1.amq", 300 << 20)
+    reading = read(tmp_path)
+    assert reading.verdict().engine["loaded"]
+    assert reading.run_count == RunCount(3, 0)
 
 
 ALIKE = {

@@ -40,12 +40,7 @@ from tallystick.systems.jboss.read.scan import OFFSET
 from tallystick.systems.jboss.read.transactions import ended_transaction, unended
 from tallystick.systems.jboss.runs.chunk import INSIDE, Chunk, chunk_of
 from tallystick.systems.jboss.runs.known import KnownParts, Read, known_of
-from tallystick.systems.jboss.runs.pieces import (
-    FILE_SIZE_MAX,
-    file_rows,
-    is_plain,
-    valid_rows,
-)
+from tallystick.systems.jboss.runs.pieces import file_rows, is_plain, valid_rows
 from tallystick.systems.jboss.runs.transactions import Lives, effects_by, lives_of
 from tallystick.systems.protocol import NotClosedInPartsError, Split
 from tallystick.systems.rests import items, longs, packed, unpacked
@@ -117,7 +112,7 @@ class ClosingSplit:
     def _plain_rows(self, file: JournalFile) -> Any | None:
         """Return all rows of the file; None if the split cannot be judged alone."""
         shape, data = self._journal.shape(file), file.data()
-        if not COMPILED or self._journal.generation.shape.pairs or len(data) > FILE_SIZE_MAX:
+        if not COMPILED or self._journal.generation.shape.pairs:
             return None
         rows = file_rows(file, shape)
         if not is_plain(rows, data, shape, file.stamp):

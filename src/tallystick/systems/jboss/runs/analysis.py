@@ -27,7 +27,6 @@ from tallystick.systems.jboss.read.scan import OFFSET
 from tallystick.systems.jboss.runs.chunk import Chunk, Fields, chunk_of
 from tallystick.systems.jboss.runs.listed import ListedRecords
 from tallystick.systems.jboss.runs.pieces import (
-    FILE_SIZE_MAX,
     file_rows,
     is_plain,
     plain_file,
@@ -84,8 +83,7 @@ def analyse_in_runs(
 
     Returns:
         None where the records have to be analysed one by one: those of a file without a renewed
-        header count in another order, rows of a very large file do not fit into memory, and the
-        ends of the oldest generations list files.
+        header count in another order, and the ends of the oldest generations list files.
     """
     files, generation = journal.ordered(), journal.generation
     if not goes_in_runs(journal):
@@ -116,9 +114,8 @@ def analyse_in_runs(
 
 
 def goes_in_runs(journal: JournalFiles) -> bool:
-    """Return False for ends that list files, and for files whose rows do not fit into memory."""
-    large = any(file.size > FILE_SIZE_MAX for file in journal.ordered())
-    return not large and not journal.generation.shape.pairs
+    """Return False for the oldest generations, whose ends list files."""
+    return not journal.generation.shape.pairs
 
 
 def sees_every_record(journal: JournalFiles) -> bool:

@@ -52,8 +52,6 @@ from tallystick.systems.jboss.read.scan import (
 )
 from tallystick.systems.jboss.runs.chunk import Chunk, chunk_of, fields_of, rows_of
 
-FILE_SIZE_MAX = 1 << 28
-"""Most bytes of a file whose rows are held in memory."""
 RUNS_MAX = 1 << 10
 """Most runs of records that are kept of a file, so that its rows need not be found again."""
 

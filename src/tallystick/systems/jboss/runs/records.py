@@ -12,20 +12,13 @@ from tallystick.systems.jboss.read.changes import FileRecords, RecordsOf, read_r
 from tallystick.systems.jboss.read.files import JournalFile, JournalFiles
 from tallystick.systems.jboss.read.scan import OFFSET, SIZE
 from tallystick.systems.jboss.runs.chunk import chunk_of
-from tallystick.systems.jboss.runs.pieces import (
-    FILE_SIZE_MAX,
-    file_rows,
-    is_plain,
-    valid_rows,
-)
+from tallystick.systems.jboss.runs.pieces import file_rows, is_plain, valid_rows
 
 
 def plain_records(
     journal: JournalFiles, file: JournalFile, one_by_one: RecordsOf = read_records
 ) -> FileRecords:
     """Read the records of a file. Raises what ``one_by_one`` does, which reads damaged ones."""
-    if file.size > FILE_SIZE_MAX:
-        return one_by_one(journal, file)
     shape, data = journal.shape(file), file.data()
     rows = file_rows(file, shape)
     if not is_plain(rows, data, shape, file.stamp):
