@@ -189,6 +189,27 @@ def test_the_log_grows_while_a_transaction_stays_prepared_and_then_no_more(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
+def test_what_is_prepared_and_rolled_back_makes_checkpoints_due(
+    tmp_path: Path, system: str
+) -> None:
+    store = small_store(tmp_path / "s", system, checkpoint_bytes=50_000)
+    store.create_table("t")
+    sections = set()
+    for number in range(200):
+        tx = store.begin()
+        tx.table("t")[number % 7] = bytes(5000)
+        tx.prepare(f"branch {number}")
+        if number % 2:
+            tx.rollback()
+        else:
+            store.settle(f"branch {number}", commit=False)
+        sections.add(store._transactions.checkpoints.section)
+    assert len(sections) > 15
+    assert not list(rows(store))
+    store.close()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_readers_of_the_log_find_the_branch_of_a_global_transaction(
     tmp_path: Path, system: str
 ) -> None:

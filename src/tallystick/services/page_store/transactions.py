@@ -149,6 +149,8 @@ class Session(Uncopied):
         refuse_in_branch(self.in_branch)
         with uninterrupted:
             self.transactions.rollback(self)
+        if self.prepared_as:
+            self.transactions.checkpoint_if_due(self)
 
     def get(self, table: int, key: int) -> bytes | None:
         """Return the row as this transaction sees it."""
@@ -566,6 +568,9 @@ class Transactions(Uncopied):
             self._log.rollback(session.number).wait()
         except BaseException as error:
             self._fail(session, error)
+        changes = session.changes
+        with self._latches.latch:  # its rows are in the log as well, until a checkpoint
+            self.checkpoints.count(len(changes), sum(len(row or b"") for row in changes.values()))
 
     def _apply(self, changes: dict[Row, bytes | None]) -> None:
         apply, cache, size = self.tables.apply, self.cache, 0

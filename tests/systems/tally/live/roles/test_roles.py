@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tallystick.roles.decision_log import DecisionOutcome
 from tallystick.storage.files import FileSystem
 from tallystick.storage.local import LOCAL
 from tallystick.storage.shared.client import Client
+from tallystick.systems.tally.live.items import UnplacedEnding
 from tallystick.systems.tally.live.log import TallyLog
 from tallystick.systems.tally.live.roles import (
     TallyDecisionLog,
@@ -156,3 +158,14 @@ def test_a_log_that_a_role_could_not_read_is_not_left_open(role: type[TallyRole[
         with contextlib.suppress(TallystickError, OSError):
             role("/log", fs=fs).close()
         TallyLog("/log", fs=memory).close()
+
+
+def test_a_session_that_has_ended_leaves_nothing_in_memory() -> None:
+    log = TallyUndoRedoLog(TallyLog("log", fs=MemoryFileSystem()))
+    for session in range(1, 1001):
+        log.log_row(session, 1, session, b"row")
+        log.prepare_commit(session, f"branch {session}").wait()
+        (log.commit if session % 2 else log.rollback)(session).wait()
+    left = sum(type(one) is UnplacedEnding for one in gc.get_objects())
+    log.close()
+    assert left < 200

@@ -31,6 +31,8 @@ from tallystick.systems.tally.live.read_back import rows_from
 from tallystick.systems.tally.live.roles.base import TallyRole
 
 _ROWS = (Code.REDO_ADD, Code.REDO_REMOVE, Code.TRUNCATE)
+_ENDED_MIN = 64
+"""Sessions that have ended, from which on those are looked for that need not be noted."""
 
 
 class TallyUndoRedoLog(TallyRole[TallyLog]):
@@ -51,6 +53,7 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
         self._ended: dict[int, tuple[int, Ticket]] = {}
         """Those whose prepare or commit was submitted since, with the section, and its ticket: the
         log may have refused it."""
+        self._ended_max = _ENDED_MIN
         self._section = self.log.checkpoint_lsn
         self._pages: set[int] = set()
         """The pages of which the last section has an image."""
@@ -161,7 +164,16 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
             since = before[0] if since is None else min(before[0], since)
         if since is not None:
             self._ended[session] = since, ticket
+            if len(self._ended) > self._ended_max:
+                self._forget_written()
         return ticket
+
+    def _forget_written(self) -> None:
+        """Forget the ends that are durable, each of which keeps its group in memory."""
+        for session, noted in list(self._ended.items()):
+            if _is_written(noted[1]) and self._ended.get(session) is noted:
+                self._ended.pop(session, None)
+        self._ended_max = max(_ENDED_MIN, 2 * len(self._ended))
 
     def rollback(self, session: int) -> Ticket:
         """Give up what the session has logged since it last ended."""
@@ -200,8 +212,9 @@ class TallyUndoRedoLog(TallyRole[TallyLog]):
             if any(one.ending is not None for one in state.open.values()):
                 return
             opened = set(state.open)
-        for session, (_, ticket) in list(self._ended.items()):
-            if session not in opened or _is_written(ticket):
+        self._forget_written()
+        for session in list(self._ended):
+            if session not in opened:
                 self._ended.pop(session, None)
         refused = [since for since, _ in self._ended.copy().values()]
         self.log.reclaim(min([section, *self._unprepared.copy().values(), *refused]))
