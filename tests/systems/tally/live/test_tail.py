@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
 from tallystick.errors import LogUnreadableError
@@ -55,6 +57,18 @@ def test_following_from_the_middle() -> None:
             log.append(bytes(900)).wait()
         tail = Tail(FOLDER, from_lsn=25, fs=fs, durable=lambda: log.durable_lsn)
         assert _sequences(tail) == list(range(25, 31))
+
+
+@pytest.mark.parametrize("stop", range(1, 7))
+def test_a_reading_that_stops_in_the_middle_of_a_group_goes_on_after_it(stop: int) -> None:
+    fs = MemoryFileSystem()
+    with TallyLog(FOLDER, settings=TINY, fs=fs) as log:
+        for group in ([b"1", b"2", b"3", b"4", b"5", b"6"], [b"7", b"8"]):
+            [log.append(body) for body in group][-1].wait()
+        tail = Tail(FOLDER, fs=fs, durable=lambda: log.durable_lsn)
+        seen = [record.sequence for record in islice(tail.read(), stop)]
+        assert [*seen, *_sequences(tail)] == list(range(1, 9))
+        tail.close()
 
 
 def _checkpoint_after_each(log: TallyLog, records: int) -> None:

@@ -106,6 +106,7 @@ class Tail(Uncopied):
             path = posixpath.join(self._folder, segment_name(self._header.number))
             for record in records_of(path, stored, header, self._key, salvaged=False):
                 if record.sequence >= self._from_lsn:
+                    self._from_lsn = record.sequence + 1  # also where the reader stops here
                     yield record
             self._due = Expected.after(header)
 
