@@ -48,16 +48,18 @@ class OwnedLock(Uncopied):
 
     def acquire(self) -> None:
         """Block until the lock is free and take it. Raises as `refuse_wait` does."""
+        thread = threading.get_ident()  # before: where there is no memory for it, nothing is taken
         if self._lock.locked():
             self.refuse_wait()
         self._lock.acquire()
-        self._owner = threading.get_ident()
+        self._owner = thread
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free; False if it is not."""
+        thread = threading.get_ident()
         if not self._lock.acquire(blocking=False):
             return False
-        self._owner = threading.get_ident()
+        self._owner = thread
         return True
 
     def release(self) -> None:
