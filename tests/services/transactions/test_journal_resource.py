@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.errors import LogPoisonedError
+from tallystick.errors import HeuristicError, LogPoisonedError
 from tallystick.reading.survey import survey
 from tallystick.records import State, Xid
 from tallystick.services.journal import Journal, outcomes
@@ -409,3 +409,40 @@ async def test_a_commit_in_a_task_waits_neither_for_a_file_nor_for_threads_of_th
             assert waits.result(10)
     assert len(noted_in) == 2
     assert threading.get_ident() not in noted_in
+
+
+@pytest.mark.parametrize("kind", ["journal", "jboss", "store"])
+@pytest.mark.parametrize("face", FACES.values(), ids=FACES)
+def test_a_branch_that_another_caller_has_rolled_back_is_not_taken_for_committed(
+    tmp_path: Path, kind: str, face: Face
+) -> None:
+    with (
+        PageStore(tmp_path / "store") as store,
+        Journal(tmp_path / "one", system="jboss" if kind == "jboss" else "tally") as one,
+        Journal(tmp_path / "queue") as journal,
+    ):
+        store.create_table("t")
+
+        def roll_back(step: str) -> None:
+            if step != "after decision":
+                return
+            if kind == "store":
+                store.settle(store.in_doubt()[0].name, commit=False)
+            else:
+                one.rollback_prepared(one.prepared()[0].transaction)
+
+        resources: dict[str, Any] = {"journal": journal, "one": store if kind == "store" else one}
+        made = TransactionManager(
+            tmp_path / "tm", resources, recovery_interval=None, on_step=roll_back
+        )
+        with face(made) as tm:
+            refusal = r"committed in \['journal'\], but not in one"
+            with pytest.raises(HeuristicError, match=refusal), tm.begin() as tx:
+                tx["journal"].add(7, b"seven")
+                if kind == "store":
+                    tx["one"].table("t")[7] = b"seven"
+                else:
+                    tx["one"].add(7, b"seven")
+            tm.recover()
+            assert list(tm.decisions.heuristics().values()) == [frozenset({"one"})]
+            assert not made.resources["one"].outcomes()  # type: ignore[attr-defined]

@@ -103,6 +103,10 @@ class JournalResource(EmbeddedResource):
         """Note as `note_commit` does, in a worker thread: another one may sync the file now."""
         await in_thread(self._workers, lambda: self.note_commit(xid))
 
+    async def forget_commit_async(self, xid: Xid) -> None:
+        """Take back what `note_commit` has noted, in the same way."""
+        await in_thread(self._workers, lambda: self.forget_outcomes([xid.gtrid]))
+
     def column(self, xid: Xid) -> Xid | None:
         """Return the id for the log's own columns; None if its format has none."""
         return xid if self._engine.identity else None
@@ -196,7 +200,11 @@ class JournalBranch(EmbeddedBranch):
     def commit(self) -> None:
         """Commit the transaction, which is prepared."""
         self._resource.note_commit(self.xid)
-        super().commit()
+        try:
+            super().commit()
+        except BranchUnknown:  # somebody has settled it, and perhaps not so
+            self._resource.forget_outcomes([self.xid.gtrid])
+            raise
 
 
 class AsyncJournalBranch(BranchOfStore):
@@ -223,7 +231,11 @@ class AsyncJournalBranch(BranchOfStore):
     async def commit(self) -> None:
         """Commit the transaction, which is prepared."""
         await self._resource.note_commit_async(self.xid)
-        await self.commit_one_phase()
+        try:
+            await self.commit_one_phase()
+        except BranchUnknown:  # somebody has settled it, and perhaps not so
+            await self._resource.forget_commit_async(self.xid)
+            raise
 
     async def commit_one_phase(self) -> None:
         """Commit the transaction without prepare."""

@@ -21,6 +21,7 @@ from tallystick.errors import (
 from tallystick.records import Xid
 from tallystick.services.transactions.resource import (
     BranchRolledBack,
+    BranchUnknown,
     Problem,
     ResourceUnreachable,
 )
@@ -86,6 +87,7 @@ class BranchOfStore(Uncopied):
 
         Raises:
             BranchRolledBack: the store has refused its commit.
+            BranchUnknown: it was prepared, and another caller has ended it.
             ResourceUnreachable: the store has refused the end of a prepared one, which stays so, or
                 has refused to wait.
         """
@@ -97,6 +99,10 @@ class BranchOfStore(Uncopied):
             try:
                 yield
             except WaitRefusedError:  # it has ended: its commit is with the log
+                raise
+            except TransactionUsageError as error:
+                if prepared:  # somebody has settled it by its name or number
+                    raise BranchUnknown(f"the store knows no such branch: {error}") from error
                 raise
             except LogWriteError as error:
                 if not prepared:
