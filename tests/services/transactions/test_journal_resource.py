@@ -8,7 +8,7 @@ import itertools
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
@@ -446,3 +446,25 @@ def test_a_branch_that_another_caller_has_rolled_back_is_not_taken_for_committed
             tm.recover()
             assert list(tm.decisions.heuristics().values()) == [frozenset({"one"})]
             assert not made.resources["one"].outcomes()  # type: ignore[attr-defined]
+
+
+def test_the_ids_to_forget_are_looked_through_once_however_many_there_are(tmp_path: Path) -> None:
+    class Counted(list[bytes]):
+        looks = 0
+
+        def __iter__(self) -> Iterator[bytes]:
+            self.looks += 1
+            return super().__iter__()
+
+        def __contains__(self, gtrid: object) -> bool:
+            raise AssertionError("each of them would be compared with all")
+
+    every = Counted(b"%d" % number for number in range(50))
+    noted = Outcomes(tmp_path)
+    for gtrid in every:
+        noted.add(gtrid)
+    noted.add(b"kept")
+    before = every.looks
+    noted.forget(every)
+    assert noted.all() == [b"kept"]
+    assert every.looks - before <= 2

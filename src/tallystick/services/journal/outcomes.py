@@ -53,10 +53,11 @@ class Outcomes(Uncopied):
 
     def forget(self, gtrids: Collection[bytes]) -> None:
         """Remove ids. Raises `OSError`."""
+        over = set(gtrids)
         with uninterrupted, self._lock, locked_to_append(self._fs, self._file):
             identity, known = self._read()
-            if not known.keys().isdisjoint(gtrids):
-                self._write(identity, [gtrid for gtrid in known if gtrid not in set(gtrids)])
+            if not known.keys().isdisjoint(over):
+                self._write(identity, [gtrid for gtrid in known if gtrid not in over])
 
     def identity(self) -> str:
         """Return the identity in the file, which is made at the first call. Raises `OSError`."""
