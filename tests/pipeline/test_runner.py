@@ -102,6 +102,59 @@ def test_a_stream_that_is_asked_to_end_in_its_first_round_ends_after_it(
     assert len(rounds) == 2
 
 
+_REFUSED = "store: cannot publish: Read-only file system"
+
+
+@pytest.mark.parametrize("away", [2, 1_000], ids=["for a while", "to the end"])
+def test_a_stream_goes_on_while_its_tables_cannot_be_published(
+    away: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark is not started: nothing is new, and what was not sent is tried again all the same."""
+    tried: list[int] = []
+
+    class Session:
+        def stop(self) -> None: ...
+
+    class Unchanged:
+        def __init__(self, run: Run) -> None:
+            self._now = run._state(run._planned())
+
+        def open(self) -> RunState:
+            return self._now
+
+    def publish(*_: object) -> None:
+        tried.append(1)
+        if len(tried) == 5:
+            signal.raise_signal(signal.SIGTERM)
+        if len(tried) <= away:
+            raise LogUnreadableError("cannot publish: Read-only file system", file="store")
+
+    def once(run: Run, spark: SparkSession, *_: object) -> RunSummary:
+        run.advance(spark)
+        return RunSummary({"tally": 1}, 1, {}, {}, {}, {}, [], {}, [], [], [], 0.0)
+
+    monkeypatch.setattr("tallystick.pipeline.session.start", lambda *_: Session())
+    monkeypatch.setattr(Run, "_place", lambda run, _: Unchanged(run))
+    monkeypatch.setattr(Run, "__call__", once)
+    monkeypatch.setattr("tallystick.pipeline.runner.publish", publish)
+    given = ["run", str(tmp_path), "--out", str(tmp_path / "out"), "--every", "0.01"]
+    given += ["--publish", f"local://{tmp_path}/store"]
+    before = [(one, signal.getsignal(one)) for one in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        said = CliRunner().invoke(command, [*given, "--stream"])
+    finally:
+        for one, handler in before:
+            signal.signal(one, handler)
+    assert len(tried) == 6
+    assert said.stderr.count(f"{_REFUSED}; every round tries again") == 1
+    assert said.exit_code == (2 if away > 2 else 0), said.output
+    assert said.stderr.count(f"published to local://{tmp_path}/store") == (0 if away > 2 else 1)
+    assert said.stderr.endswith(f"tallystick: {_REFUSED}\n") is (away > 2)
+    with pytest.raises(LogUnreadableError, match="cannot publish"):  # without a stream
+        tried.clear()
+        CliRunner().invoke(command, given, catch_exceptions=False)
+
+
 def test_a_run_that_is_interrupted_ends_spark_by_another_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tallystick.arguments import seconds
 from tallystick.callables import checked
+from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.options import (
     OptionError,
     SourceOptions,
@@ -86,6 +87,10 @@ class Run:
     """Read everything once, whatever the tables hold."""
     publish: str | None = None
     """URL in an object store to which the tables are brought after every run."""
+    goes_on: bool = False
+    """Publishing that fails is noted in ``unpublished``, and every later run tries it again."""
+    unpublished: TallystickError | None = field(default=None, init=False)
+    """Why the tables of the last run are not where they are published; None where they are."""
 
     def __post_init__(self) -> None:
         """Raise `OptionError` for what fits no run: a format, options, places.
@@ -104,7 +109,7 @@ class Run:
     def __call__(self, spark: SparkSession, progress: Progress | None = None) -> RunSummary:
         """Bring the tables up to date, and sum them up.
 
-        Raises `LogUnreadableError` if a source cannot be read.
+        Raises `LogUnreadableError` if a source cannot be read, or the tables cannot be published.
         """
         begun = time.monotonic()
         read = self.advance(spark, progress)
@@ -119,7 +124,8 @@ class Run:
         """Bring the tables up to date; return the logs that had to be read.
 
         Raises:
-            LogUnreadableError: a source, or in `failfast` any file, cannot be read.
+            LogUnreadableError: a source, or in `failfast` any file, cannot be read; or the store
+                that the tables are published to cannot be written, unless the run ``goes_on``.
             OptionError: the tables would replace a log, or what no run has written; or nothing
                 matches a pattern.
         """
@@ -140,8 +146,19 @@ class Run:
                 place.commit(OUTPUT, now)
                 self.anew = False
             if self.publish is not None:
-                publish(self.out, self.publish, OUTPUT)
+                self._bring(self.publish)
         return sorted(now.changed(last))
+
+    def _bring(self, url: str) -> None:
+        """Publish the tables; what keeps them from there for a while is no end of what follows."""
+        try:
+            publish(self.out, url, OUTPUT)
+        except LogUnreadableError as error:
+            self.unpublished = error
+            if not self.goes_on:
+                raise
+        else:
+            self.unpublished = None
 
     def _planned(self) -> Plan:
         """Search for logs, and check that tables can be made of them.
@@ -200,6 +217,8 @@ class Run:
     ) -> Iterator[list[str]]:
         """Bring the tables up to date until stopped, looking every ``every`` seconds.
 
+        From then on the run ``goes_on`` where publishing fails.
+
         Yields:
             The logs that were read, after every look.
 
@@ -207,6 +226,7 @@ class Run:
             ValueError: ``every`` is not more than 0.
         """
         every = seconds(every, "every", positive=True)
+        self.goes_on = True
         while not stopped.wait(every):
             yield self.advance(spark)
 

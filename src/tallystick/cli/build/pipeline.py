@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tallystick.cli.addresses import GivenPath
 from tallystick.cli.options import Seconds, as_json
-from tallystick.cli.output import Printer, print_json, say
+from tallystick.cli.output import Printer, complain, print_json, say
 from tallystick.cli.summary import show_summary
 from tallystick.pipeline.summary import FAIL_ON
 
@@ -94,19 +94,22 @@ def run(
     """Build or advance the tables in DIR from every log below SRC.
 
     Only what changed since the last run is read. Exit code 1 if damage, loss or a heuristic
-    mismatch was found, or what --fail-on says; 2 if there was nothing to read.
+    mismatch was found, or what --fail-on says; 2 if there was nothing to read, or if the tables
+    could not be published, which --stream tries again in every round.
     """
     # Spark takes a second to import; the help page can do without.
     from tallystick.pipeline.runner import Run
 
     options, resources = _pairs("--option", option), _pairs("--resource", resource)
-    job = Run(sources, out, form, options, resources, anew, publish)
+    job = Run(sources, out, form, options, resources, anew, publish, goes_on=stream)
     follow = _Follow(job, every, alert_after) if stream else None
     summary = _build(job, master, _pairs("--conf", conf), follow)
     if as_json:
         print_json(summary.to_dict())
     else:
         show_summary(Printer(), summary, out)
+    if job.unpublished is not None:  # of the last round of a stream
+        ctx.exit(complain(str(job.unpublished), 2, publish))
     ctx.exit(int(summary.fails(fail_on)) if summary.logs else summary.exit_code)
 
 
@@ -128,13 +131,23 @@ class _Follow:
         """Look for alerts whenever something was read, and from time to time without."""
         from tallystick.pipeline.alerting import raise_alerts
 
-        due = 0.0
+        due, failed = 0.0, False
         for read in chain([[]], self.job.follow(spark, self.every, self._stopped)):
             if read:
                 say(f"read {', '.join(read)}", err=True)
+            failed = self._tell_of_publishing(failed=failed)
             if self.alert_after is not None and (read or time.monotonic() >= due):
                 raise_alerts(spark, self.job, self.alert_after)
                 due = time.monotonic() + max(self.alert_after, ALERTS_S)
+
+    def _tell_of_publishing(self, *, failed: bool) -> bool:
+        """Say once that the tables are not published, and once that they are again."""
+        error = self.job.unpublished
+        if error is not None and not failed:
+            say(f"{error}; every round tries again", err=True)
+        if error is None and failed:
+            say(f"published to {self.job.publish}", err=True)
+        return error is not None
 
 
 def _build(
