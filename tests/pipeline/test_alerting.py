@@ -78,6 +78,19 @@ def test_alerts_go_on_after_a_writer_that_was_killed_and_where_there_were_none(
     assert len(files) == 1  # a look that finds nothing leaves none
 
 
+def test_one_gtrid_of_two_formats_is_two_alerts(spark: SparkSession, tmp_path: Path) -> None:
+    place = {"coordinator": "/e/b", "clock": "boot_ms", "resolution": "commit", "gtrid": b"1"}
+    run = Run([str(fixture_dir("bitronix") / "committed-2pc")], str(tmp_path))
+    newest = place | {"gtrid": b"2", "last_time": 9_000}
+    for formats in ([1], [1, 2], [1, 2]):
+        rows = [newest, *(place | {"format_id": one, "last_time": 1_000} for one in formats)]
+        judged = frame(spark, GLOBAL_TRANSACTIONS, rows).coalesce(1)
+        judged.write.mode("overwrite").parquet(str(tmp_path / "global_transactions"))
+        alerting.raise_alerts(spark, run, 5)
+    told = dataset.dataset(tmp_path / alerting.ALERTS).to_table(columns=["format_id"])
+    assert sorted(told["format_id"].to_pylist()) == [1, 2]
+
+
 def _told(out: Path) -> list[bytes]:
     told = dataset.dataset(out / alerting.ALERTS).to_table(columns=["gtrid"])
     return sorted(told["gtrid"].to_pylist())

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import time
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 ALERTS = "alerts"
 
-KEYS = ("gtrid", "resolution")
+KEYS = ("format_id", "gtrid", "resolution")
+"""Columns of an alert that is raised once; ids of two formats may have the same gtrid."""
 
 
 def watch(
@@ -36,8 +39,9 @@ def watch(
     """Start a query that brings the tables of ``run`` up to date and appends alerts.
 
     The query looks for alerts only when records come. With ``until_now`` it ends when it has seen
-    the records that are there now.
+    the records that are there now. From then on the run ``goes_on`` where publishing fails.
     """
+    run.goes_on = True
 
     def step(_records: DataFrame, _number: int) -> None:
         run.advance(spark)
@@ -65,7 +69,8 @@ def raise_alerts(spark: SparkSession, run: Run, limit_seconds: float) -> None:
         if run.form in PLAIN_FORMATS:  # files tell no types where they hold no rows
             reader = reader.schema(late.schema)
         known = reader.load(literal(folder, run.form)).select(*KEYS)
-        late = late.join(known, list(KEYS), "left_anti")
+        same = reduce(and_, (late[name].eqNullSafe(known[name]) for name in KEYS))
+        late = late.join(known, same, "left_anti")
         if late.isEmpty():  # else every look would leave one more file of nothing
             return
     late.coalesce(1).write.format(run.form).mode("append").save(folder)
