@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from tallystick.arrow.schemas import CHANGES, batch_of
-from tallystick.errors import TallystickError
+from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.change_feed import FEED, feed
 from tallystick.pipeline.options import OptionError, SourceOptions, parse
 from tallystick.pipeline.planning import tasks
@@ -232,6 +232,27 @@ def test_a_base_without_keys_is_refused(tmp_path: Path) -> None:
     with (
         pytest.raises(TallystickError, match="lacks columns"),
         images_of(None, str(tmp_path / "base.parquet"), "/l"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (["_delta_log/0.json", "part-0.parquet"], "is not in Parquet.*a table of Delta"),
+        (["part-0.json"], "is not in Parquet.*part-0.json"),
+        (["part-0.parquet"], "cannot read the base snapshot"),
+    ],
+    ids=["Delta", "json", "damaged"],
+)
+def test_a_base_that_is_no_parquet_is_refused(tmp_path: Path, files: list[str], said: str) -> None:
+    """The files of a Delta table hold rows that are no more in the table, too."""
+    for name in files:
+        (tmp_path / "base" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "base" / name).write_text("{}")
+    with (
+        pytest.raises(LogUnreadableError, match=said),
+        images_of(None, str(tmp_path / "base"), "/l"),
     ):
         pass
 

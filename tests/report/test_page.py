@@ -195,6 +195,24 @@ def test_a_damaged_table_is_named(tables: Path) -> None:
         write_report(tables, tables / "report.html")
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("part-0.json", "part-0.json"), ("part-0.zstd.orc", "part-0.zstd.orc"),
+     ("_delta_log", "a table of Delta"), ("metadata", "metadata")],
+)  # fmt: skip
+def test_tables_in_another_format_are_said_in_one_sentence(
+    tables: Path, name: str, found: str
+) -> None:
+    """Beside Parquet, too: the files of a Delta table hold rows of older versions."""
+    (tables / "findings" / name).mkdir()
+    with pytest.raises(LogUnreadableError) as refused:
+        write_report(tables, tables / "report.html")
+    assert str(refused.value) == (
+        f"{tables}/findings: the table is not in Parquet; found {found}. The report reads "
+        "Parquet; run the pipeline with --format parquet, into another folder"
+    )
+
+
 def test_a_page_that_cannot_be_written_leaves_the_old_one(tables: Path) -> None:
     (tables / "occupied").write_text("a file")
     with pytest.raises(LogWriteError):

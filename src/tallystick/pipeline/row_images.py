@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tallystick.arrow.parquet import require_parquet
 from tallystick.arrow.schemas import BATCH_ROWS, CHANGES
-from tallystick.errors import TallystickError
+from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.records import Kind
 
 if TYPE_CHECKING:
@@ -269,18 +270,25 @@ def images_of(
 def _base_rows(base: str, log: str) -> Iterator[list[tuple[Any, ...]]]:
     import pyarrow.dataset
 
-    dataset = pyarrow.dataset.dataset(base, format="parquet")
-    there = set(dataset.schema.names)
-    if missing := {"collection", "key", "after"} - there:
-        raise TallystickError(
-            "the base snapshot lacks columns", file=base, found=", ".join(sorted(there)),
-            expected=f"also {', '.join(sorted(missing))}",
-        )  # fmt: skip
-    wanted = pyarrow.dataset.field("log") == log if "log" in there else None
-    names = ["collection", "key", "commit_sequence", "after", "values"]
-    columns = [name for name in names if name in there]
-    for batch in dataset.to_batches(columns=columns, filter=wanted, batch_size=BATCH_ROWS):
-        nulls = [None] * batch.num_rows
-        found = [batch[name].to_pylist() if name in columns else nulls for name in names]
-        found[2] = [_BEFORE_ALL if version is None else version for version in found[2]]
-        yield list(zip(*found, strict=True))
+    advice = "Name Parquet with the rows as they were, as stages.as_of gives them"
+    require_parquet(base, advice)
+    try:
+        dataset = pyarrow.dataset.dataset(base, format="parquet")
+        there = set(dataset.schema.names)
+        if missing := {"collection", "key", "after"} - there:
+            raise TallystickError(
+                "the base snapshot lacks columns", file=base, found=", ".join(sorted(there)),
+                expected=f"also {', '.join(sorted(missing))}",
+            )  # fmt: skip
+        wanted = pyarrow.dataset.field("log") == log if "log" in there else None
+        names = ["collection", "key", "commit_sequence", "after", "values"]
+        columns = [name for name in names if name in there]
+        for batch in dataset.to_batches(columns=columns, filter=wanted, batch_size=BATCH_ROWS):
+            nulls = [None] * batch.num_rows
+            found = [batch[name].to_pylist() if name in columns else nulls for name in names]
+            found[2] = [_BEFORE_ALL if version is None else version for version in found[2]]
+            yield list(zip(*found, strict=True))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise LogUnreadableError(
+            f"cannot read the base snapshot: {error}", file=base, advice=advice
+        ) from error

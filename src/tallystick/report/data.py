@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tallystick.arrow.parquet import require_parquet
 from tallystick.arrow.schemas import log_row
 from tallystick.errors import LogUnreadableError
 from tallystick.reading.estate import REASONS, answers_of, kind_of
@@ -56,6 +57,8 @@ _BY_GRAVITY = ("unused", "stale", "valid", "torn", "corrupt")
 """Outcomes; at one place of a file a later one hides those before it."""
 
 _PLACED = ["file", "offset", "length", "outcome"]
+
+_ADVICE = "The report reads Parquet; run the pipeline with --format parquet, into another folder"
 
 _NEEDED = ("files", "transactions", "global_transactions", "findings", "profile")
 
@@ -385,13 +388,14 @@ class _Loaded:
 
         place = self._folder / table
         try:
+            require_parquet(place, _ADVICE)
             found = dataset.dataset(place, format="parquet", exclude_invalid_files=False)
             yield from found.to_batches(columns=columns, filter=only)
         except (ArrowInvalid, OSError, UnicodeEncodeError) as error:  # Arrow's paths are UTF-8
             raise LogUnreadableError(
                 f"cannot read the table: {error}",
                 file=str(place),
-                advice="The report reads Parquet; run the pipeline with --format parquet",
+                advice=_ADVICE,
             ) from error
 
     def _rows(self, table: str, only: Any = None) -> Iterator[Row]:
