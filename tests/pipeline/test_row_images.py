@@ -227,6 +227,17 @@ def test_a_base_gives_the_images_of_changes_after_it_only(tmp_path: Path) -> Non
     assert found[0][:3] == (5, "update_preimage", b"base")
 
 
+def test_a_log_whose_name_is_in_another_encoding_has_its_images(tmp_path: Path) -> None:
+    """The base has the name as every table has it."""
+    base = {"log": "/\ufffd", "collection": "T", "key": "1", "after": b"base"}
+    pyarrow.parquet.write_table(pa.Table.from_pylist([base]), tmp_path / "base.parquet")
+    for log in ("/\udce4", "/\udce5"):
+        with images_of(str(tmp_path), str(tmp_path / "base.parquet"), log) as images:
+            (row,) = _found(feed(images.filled(_batches([history_row(1, "delete", "1")]))))
+        assert row == (1, "delete", b"base", None)
+    assert len([*tmp_path.glob("*.images")]) == 2
+
+
 def test_a_base_without_keys_is_refused(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pa.table({"key": ["1"]}), tmp_path / "base.parquet")
     with (

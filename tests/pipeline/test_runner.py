@@ -57,6 +57,23 @@ def _tables(folder: Path) -> dict[str, list[str]]:
     return found
 
 
+def test_logs_whose_names_are_in_another_encoding_are_exchanged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Rows of the last run are told by the name that they have: two logs may have it."""
+    logs, names = tmp_path / "logs", ("\udce4", "\udce5", "plain")
+    for name in (*names, names[0]):
+        with Journal(str(logs / name)) as journal:
+            journal.append(b"of a second run")
+        run = Run([str(logs)], str(tmp_path / "out"), resources={"r": f"{logs}/{names[0]}"})
+        run.advance(spark)
+    shutil.rmtree(logs / names[1])
+    run.advance(spark)
+    Run([str(logs)], str(tmp_path / "anew"), resources=run.resources).advance(spark)
+    assert _tables(tmp_path / "out") == _tables(tmp_path / "anew")
+    assert len(_tables(tmp_path / "out")["records"]) == 3
+
+
 def test_a_resource_that_is_in_no_log_is_refused(
     spark: SparkSession, estate: Path, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from tallystick.pipeline.planning import find
 from tallystick.pipeline.runner import Run
 from tallystick.pipeline.stages import overdue
 from tallystick.pipeline.tables.output_dir import PLAIN_FORMATS, TableSpace, literal
-from tallystick.reading.names import log_name
+from tallystick.reading.names import row_name
 from tallystick.storage.source import is_remote
 
 if TYPE_CHECKING:
@@ -86,5 +86,5 @@ def _was_written(folder: str, form: str) -> bool:
 def _changed(run: Run) -> dict[str, float]:
     """Return by log when its local files changed last, in seconds since 1970."""
     logs = [log for log in find(run.sources).logs if not is_remote(log.path)]
-    times = ((log_name(log), max(fingerprint(file)[1] for file in log.files)) for log in logs)
+    times = ((row_name(log), max(fingerprint(file)[1] for file in log.files)) for log in logs)
     return {log: time_ns / 1e9 for log, time_ns in times}

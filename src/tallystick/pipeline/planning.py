@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from pathlib import Path
 
+from tallystick.arrow.texts import whole_text
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.fingerprint import forget_listings, gone_of
 from tallystick.pipeline.options import OptionError, SourceOptions, matching
 from tallystick.printable import first_of
 from tallystick.reading.coordinators import Coordinator, coordinators_of
 from tallystick.reading.discovery import not_followed, once, parent
-from tallystick.reading.names import log_name
+from tallystick.reading.names import log_name, row_name
 from tallystick.reading.results import is_severe
 from tallystick.reading.settled import settled_findings
 from tallystick.reading.survey import survey
@@ -117,7 +118,8 @@ class Plan:
     def coordinators(self) -> tuple[Coordinator, ...]:
         """Return what the directories of coordinators tell whose decision logs are here."""
         here = {log_name(log) for log in self.logs}
-        return tuple(one for one in coordinators_of(self.paths, self.logs) if one.log in here)
+        found = coordinators_of(self.paths, self.logs)
+        return tuple(replace(one, log=whole_text(one.log)) for one in found if one.log in here)
 
     def require_readable(self) -> None:
         """Raise `LogUnreadableError` if a file or folder below the paths could not be read."""
@@ -189,7 +191,7 @@ def bundles(logs: Iterable[LogSource], options: SourceOptions) -> Iterator[Bundl
     """Yield the logs in bundles of about ``split_bytes``; those of one name stay together."""
     named: dict[str, list[Piece]] = {}
     for log in logs:
-        named.setdefault(log_name(log), []).extend(_pieces(log, options, whole=True))
+        named.setdefault(row_name(log), []).extend(_pieces(log, options, whole=True))
     for whole in _packed(map(tuple, named.values()), options.split_bytes):
         parts: list[Task] = []
         if sum(piece.size for piece in whole.pieces) > options.split_bytes and not options.salvage:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from tallystick.arrow.parquet import require_parquet
 from tallystick.arrow.schemas import BATCH_ROWS, CHANGES
+from tallystick.arrow.texts import whole_text
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.records import Kind
 
@@ -258,7 +259,7 @@ def images_of(
         if folder is not None:
             Path(folder).mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
         whose = log if collection is None else f"{log}\0{collection}"
-        name = blake2b(whose.encode(), digest_size=16).hexdigest()
+        name = blake2b(whose.encode(errors="surrogateescape"), digest_size=16).hexdigest()
         path = str(Path(folder or own) / f"{name}.images")
         images = Images(path, base, log, collection, rows, columns)
         try:
@@ -280,7 +281,7 @@ def _base_rows(base: str, log: str) -> Iterator[list[tuple[Any, ...]]]:
                 "the base snapshot lacks columns", file=base, found=", ".join(sorted(there)),
                 expected=f"also {', '.join(sorted(missing))}",
             )  # fmt: skip
-        wanted = pyarrow.dataset.field("log") == log if "log" in there else None
+        wanted = pyarrow.dataset.field("log") == whole_text(log) if "log" in there else None
         names = ["collection", "key", "commit_sequence", "after", "values"]
         columns = [name for name in names if name in there]
         for batch in dataset.to_batches(columns=columns, filter=wanted, batch_size=BATCH_ROWS):

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tallystick.arguments import seconds
+from tallystick.arrow.texts import whole_text
 from tallystick.callables import checked
 from tallystick.errors import LogUnreadableError, TallystickError
 from tallystick.pipeline.options import (
@@ -38,7 +39,7 @@ from tallystick.pipeline.tables.lakehouse import LAKE_FORMS, Lake, published
 from tallystick.pipeline.tables.output_dir import TableFolder, TableSpace, known_form
 from tallystick.pipeline.tables.run_state import RunState, state_of
 from tallystick.reading.discovery import real
-from tallystick.reading.names import log_name
+from tallystick.reading.names import row_name
 from tallystick.reading.tables import TABLES
 from tallystick.storage.source import is_remote
 
@@ -98,6 +99,8 @@ class Run:
         And `LogUnreadableError` where there is no access to a store to publish to.
         """
         self.form = known_form(self.form)
+        if self.resources is not None:  # of rows are their logs
+            self.resources = {name: whole_text(log) for name, log in self.resources.items()}
         require_of_runs(self.options)
         if not self.out.rstrip("/"):  # as of a variable of a shell that is not set
             raise OptionError("the tables need a folder of their own", found=repr(self.out))
@@ -182,7 +185,7 @@ class Run:
 
     def _require_logs(self, plan: Plan) -> None:
         """Check that every resource means a log. Raises `OptionError`."""
-        logs = {log_name(log) for log in plan.logs}
+        logs = {row_name(log) for log in plan.logs}
         for name, log in (self.resources or {}).items():
             if log not in logs:
                 raise OptionError(
@@ -247,7 +250,7 @@ class Run:
         if self.form == "parquet" and self._space().staged:
             yield BundledTables(spark, plan, self._space(), last, now, options, self.resources)
         elif on_one_machine(spark):
-            logs = [log for log in plan.logs if log_name(log) in now.changed(last)]
+            logs = [log for log in plan.logs if row_name(log) in now.changed(last)]
             with decoded(spark, logs, options) as rows:  # once for all tables
                 yield ExchangedTables(place, plan, last, now, rows, self.resources)
         else:
@@ -268,7 +271,7 @@ def _fresh(
 ) -> DataFrame:
     """Return the rows of logs that changed."""
     changed = now.changed(last)
-    files = [log.files[0] for log in plan.logs if log_name(log) in changed]
+    files = [log.files[0] for log in plan.logs if row_name(log) in changed]
     paths = list(run.sources) if len(changed) == len(now.logs) else files
     if not files:
         return spark.createDataFrame([], spark_schema(TABLES[table]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from tallystick.arrow.texts import whole_text
 from tallystick.storage.source import logical_name
 from tallystick.systems.protocol import LogSource
 
@@ -15,6 +16,11 @@ from tallystick.systems.protocol import LogSource
 def log_name(source: LogSource) -> str:
     """Return the folder of a log, with its name where the folder holds several."""
     return f"{source.path}/{source.name}" if source.name else source.path
+
+
+def row_name(source: LogSource) -> str:
+    """Return `log_name` as the column ``log`` has it, in which names of other encodings are not."""
+    return str(whole_text(log_name(source)))
 
 
 def path_alone(source: LogSource) -> str:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.arrow import schemas
 from tallystick.arrow.schemas import BATCH_ROWS
-from tallystick.arrow.texts import whole_text
 from tallystick.reading.filters import Filter
-from tallystick.reading.names import log_name
+from tallystick.reading.names import log_name, row_name
 from tallystick.records import Clock, Finding, Judgement, Outcome, Record
 from tallystick.storage.source import require_whole
 from tallystick.systems.protocol import (
@@ -280,7 +279,7 @@ def _named(batch: pa.RecordBatch, source: LogSource) -> pa.RecordBatch:
         return batch
     import pyarrow
 
-    name = whole_text(log_name(source))
+    name = row_name(source)
     names = pyarrow.array([name] * batch.num_rows, pyarrow.string())
     return batch.set_column(batch.schema.get_field_index("log"), "log", names)
 

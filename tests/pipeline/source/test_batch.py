@@ -303,6 +303,19 @@ def test_filters_skip_logs_and_are_all_handed_back(logs: Path) -> None:
     assert [part.task for part in other.partitions()] == [Task()]
 
 
+def test_a_filter_finds_a_file_whose_name_is_in_another_encoding(logs: Path) -> None:
+    """It compares with the name as the column has it."""
+    from pyspark.sql.datasource import EqualTo
+
+    (logs / "log0").rename(logs / "\udce4")
+    options = SourceOptions((str(logs / "\udce4"),))
+    (file,) = {row["file"] for row in _rows(options)}
+    reader = PruningReader(options)
+    reader.pushFilters([EqualTo(("file",), file)])
+    (found,) = reader.partitions()
+    assert found.task.pieces
+
+
 def test_a_column_of_a_collection_is_no_reason_to_skip_a_log() -> None:
     from pyspark.sql.datasource import EqualTo
 

@@ -31,6 +31,7 @@ except ImportError as error:
 
     raise MissingExtraError("pyspark", "spark") from error
 
+from tallystick.arrow.texts import whole_text
 from tallystick.errors import TallystickError
 from tallystick.pipeline.options import (
     NAMES,
@@ -245,7 +246,7 @@ class PruningReader(TableReader):
         if self.files is None:
             return True
         files = piece.source.files if piece.split is None else (piece.split.file,)
-        return not self.files.isdisjoint(files)
+        return not self.files.isdisjoint(map(whole_text, files))
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 from pyspark.sql.pandas.types import from_arrow_type
 
+from tallystick.arrow.texts import whole_text
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.stages.copies import copied_logs, renamed_copies, without
 from tallystick.pipeline.stages.matching import (
@@ -186,7 +187,7 @@ def _with_closed(transactions: DataFrame, coordinators: Sequence[Coordinator]) -
 
     def closed(gtrids: pa.Array) -> pa.Array:
         wanted = gtrids.to_pylist()
-        found = [(one.log, one.closed_file, one.closed(wanted)) for one in coordinators]
+        found = [(one.log, whole_text(one.closed_file), one.closed(wanted)) for one in coordinators]
         answers = [[(log, file) for log, file, ones in found if one in ones] for one in wanted]
         return pa.array(answers, _CLOSED)
 

@@ -34,7 +34,7 @@ from tallystick.pipeline.tables.write_task import (
     link_file,
     parquet_writer,
 )
-from tallystick.reading.names import log_name
+from tallystick.reading.names import row_name
 from tallystick.reading.profiling import PROFILE
 from tallystick.reading.tables import TABLES
 
@@ -172,10 +172,10 @@ class BundledTables:
         if self.last is not None:
             kept = set(self.now.logs) - self._fresh
             self.now.bundles = {log: self.last.bundles[log] for log in kept}
-        logs = [log for log in self.plan.logs if log_name(log) in self._fresh]
+        logs = [log for log in self.plan.logs if row_name(log) in self._fresh]
         for number, bundle in enumerate(bundles(logs, self.options)):
             name = f"{self._generation}-{number:05d}"
-            self.now.bundles |= {log_name(piece.source): name for piece in bundle.whole.pieces}
+            self.now.bundles |= {row_name(piece.source): name for piece in bundle.whole.pieces}
             tasks = BundleTasks(bundle, name, self._root, self.options, self._codec, profile=True)
             self._folds += tasks.folds
             yield from tasks.writes

@@ -14,7 +14,7 @@ from typing import Any
 
 from tallystick.pipeline.fingerprint import fingerprint
 from tallystick.pipeline.planning import Plan
-from tallystick.reading.names import log_name
+from tallystick.reading.names import row_name
 
 VERSION = 3
 """Changes when the tables do: an older state makes a run build everything anew."""
@@ -58,7 +58,7 @@ def state_of(plan: Plan, settings: dict[str, Any]) -> RunState:
     state = RunState({"version": VERSION} | settings, problems=found, coordinators=beside)
     for log in plan.logs:
         marks = [[log.system, file, *fingerprint(file)] for file in log.files]
-        state.logs.setdefault(log_name(log), []).extend(marks)
+        state.logs.setdefault(row_name(log), []).extend(marks)
     return state
 
 
