@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from tallystick.arrow.schemas import CHANGES, batch_of
-from tallystick.errors import LogUnreadableError, TallystickError
+from tallystick.errors import TallystickError
 from tallystick.pipeline.change_feed import FEED, feed
 from tallystick.pipeline.options import OptionError, SourceOptions, parse
 from tallystick.pipeline.planning import tasks
@@ -262,7 +262,7 @@ def test_a_base_that_is_no_parquet_is_refused(tmp_path: Path, files: list[str], 
         (tmp_path / "base" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "base" / name).write_text("{}")
     with (
-        pytest.raises(LogUnreadableError, match=said),
+        pytest.raises(TallystickError, match=said),
         images_of(None, str(tmp_path / "base"), "/l"),
     ):
         pass
@@ -378,6 +378,24 @@ def test_a_damaged_log_gives_no_images_of_what_may_have_changed_since(tmp_path: 
     rows = _batch_rows(tmp_path / "log")
     assert rows
     assert not [row for row in rows if row["before"] is not None]
+
+
+def test_a_base_or_secret_that_is_not_there_fails_a_batch_in_every_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is wrong with the log: without its changes the table looked empty."""
+    with TallyLog(str(tmp_path / "log"), settings=SMALL) as log:
+        _write(log, 1, 3)
+    given = {"path": str(tmp_path / "log"), "table": "changes"}
+    wanted = parse(given | {"baseImages": str(tmp_path / "nothing")})
+    with pytest.raises(TallystickError, match="cannot read the base snapshot"):
+        [*execute(tasks(wanted)[0], wanted)]
+    monkeypatch.setenv("KEY", "00" * 32)
+    wanted = parse(given | {"encryptionKey": "env:KEY"})
+    work = tasks(wanted)
+    monkeypatch.delenv("KEY")  # as on an executor
+    with pytest.raises(OptionError, match="no env:KEY on this machine"):
+        [*execute(work[0], wanted)]
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.pipeline.change_feed import (
     EVERYTHING,
     SOURCE_TABLES,
-    TIMESTAMP,
     Bounds,
     selected_columns,
 )
 from tallystick.pipeline.typed import typed_schema
+from tallystick.reading.discovery import path_of
 from tallystick.reading.tables import Condition
 from tallystick.records import Finding
 from tallystick.storage.source import is_remote
@@ -341,14 +341,16 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
             raise OptionError("option paths", expected="a list of texts", found=given["paths"])
         if not paths:
             raise OptionError("option paths", expected="at least one path", found=given["paths"])
-        return tuple(_named(_local(path)) for path in paths)
+        return tuple(map(_named, paths))
     if "path" not in given:
         raise OptionError("no path was given", advice="Use .load(PATH) or option('path', PATH)")
-    return (_named(_local(given["path"])),)
+    return (_named(given["path"]),)
 
 
 def _named(path: str) -> str:
-    """Return a path or pattern; local ones are absolute."""
+    """Return a path or pattern, also of the URL of a database; local ones are absolute."""
+    path = _local(path)
+    path = path if is_remote(path) else path_of(path)
     return path if is_remote(path) else os.path.abspath(path)  # noqa: PTH100 - or a pattern
 
 
@@ -378,7 +380,8 @@ def _is_pattern(path: str) -> bool:
 
 def _columns(given: Mapping[str, str], table: str) -> tuple[str, ...]:
     names = tuple(filter(None, map(str.strip, given.get("columns", "").split(","))))
-    known = [*SOURCE_TABLES[table].names, *[TIMESTAMP] * _timestamps(given, table)]
+    feeds = _one_of(given, "feed", ("true", "false"), "true") == "true"
+    known = selected_columns(table, feeds=feeds, timestamps=_timestamps(given, table)).names
     if "collection" in given:  # whose columns its catalogue tells
         return names
     return columns_named(names, known, table)
@@ -507,7 +510,7 @@ def _images(given: Mapping[str, str], table: str) -> tuple[bool, str | None, str
 
 def _local(path: str) -> str:
     """Return the path without the scheme that Spark may add to a local one."""
-    if not path:  # a variable that was not set, more often than the current folder
+    if not path.strip():  # a variable that was not set, more often than the current folder
         raise OptionError("the path is empty", advice="Write . for the current folder")
     if path.startswith("dbfs:/"):
         return "/dbfs/" + path.removeprefix("dbfs:/").lstrip("/")  # where Databricks mounts it

@@ -35,6 +35,11 @@ BEFORE_VALUES = "before_values"
 
 WITH_IMAGES = pa.schema([*CHANGES, (BEFORE_VALUES, pa.string())])
 
+
+class BaseImagesError(TallystickError):
+    """The base snapshot cannot be used: the log is not to blame."""
+
+
 _FOLDER_MODE = 0o700
 _TABLES = """
 CREATE TABLE IF NOT EXISTS images (
@@ -272,12 +277,12 @@ def _base_rows(base: str, log: str) -> Iterator[list[tuple[Any, ...]]]:
     import pyarrow.dataset
 
     advice = "Name Parquet with the rows as they were, as stages.as_of gives them"
-    require_parquet(base, advice)
     try:
+        require_parquet(base, advice)
         dataset = pyarrow.dataset.dataset(base, format="parquet")
         there = set(dataset.schema.names)
         if missing := {"collection", "key", "after"} - there:
-            raise TallystickError(
+            raise BaseImagesError(
                 "the base snapshot lacks columns", file=base, found=", ".join(sorted(there)),
                 expected=f"also {', '.join(sorted(missing))}",
             )  # fmt: skip
@@ -290,6 +295,8 @@ def _base_rows(base: str, log: str) -> Iterator[list[tuple[Any, ...]]]:
             found[2] = [_BEFORE_ALL if version is None else version for version in found[2]]
             yield list(zip(*found, strict=True))
     except (pa.ArrowInvalid, OSError) as error:
-        raise LogUnreadableError(
+        raise BaseImagesError(
             f"cannot read the base snapshot: {error}", file=base, advice=advice
         ) from error
+    except LogUnreadableError as error:
+        raise BaseImagesError(str(error)) from error

@@ -31,7 +31,7 @@ from tallystick.pipeline.change_feed import (
     stamped,
     within,
 )
-from tallystick.pipeline.options import SourceOptions
+from tallystick.pipeline.options import OptionError, SourceOptions
 from tallystick.pipeline.planning import (
     JUDGED,
     LOSING,
@@ -42,7 +42,7 @@ from tallystick.pipeline.planning import (
     require_undamaged,
     went,
 )
-from tallystick.pipeline.row_images import images_of, without_images
+from tallystick.pipeline.row_images import BaseImagesError, images_of, without_images
 from tallystick.pipeline.typed import collection_rows, typed
 from tallystick.reading.coordinators import Coordinator, add_closed, add_coordinators
 from tallystick.reading.names import log_name
@@ -236,7 +236,9 @@ def _tables_of(
             if piece.split is None:
                 options.note_read(table, opening.reading)
         except (TallystickError, OSError) as error:
-            if strict or (planned and went(piece.source, options)):
+            # What was asked for is wrong, and would be of every log: not one that cannot be read.
+            asked_wrongly = isinstance(error, OptionError | BaseImagesError)
+            if strict or asked_wrongly or (planned and went(piece.source, options)):
                 raise
             options.note_problem(problem := error_finding(piece.source, error))
             if table == "findings":

@@ -169,7 +169,12 @@ def test_salvage_marks_what_is_behind_damage(logs: Path) -> None:
         ({"paths": "[]"}, "at least one path"),
         ({"paths": '["/x", ""]'}, "the path is empty"),
         ({"path": ""}, "the path is empty"),
+        ({"path": " "}, "the path is empty"),
         ({"path": "/x", "columns": "file, nonsense"}, "columns of records: system, log"),
+        (
+            {"path": "/x", "table": "changes", "feed": "false", "columns": "_change_type"},
+            "columns of changes: system, log",
+        ),
         ({"path": "/x", "columns": "file,kind,file"}, "named twice; found file"),
         ({"path": "/x", "columns": "file,kind,FILE"}, "named twice; found file"),
         ({"path": "/x", "timezone": "Nowhere/X"}, "unknown time zone; found Nowhere/X"),
@@ -227,6 +232,8 @@ def test_relative_paths_and_patterns_are_local_paths(
     (pattern,) = options.parse({"path": "[ab]"}).paths
     assert options.matching(pattern) == [str(tmp_path / "a"), str(tmp_path / "b")]
     assert options.parse({"path": "dbfs:/logs"}).paths == ("/dbfs/logs",)
+    for url in ("jdbc:derby:a;create=true", f"jdbc:h2:file:{tmp_path}/a", f'"{tmp_path}/a"'):
+        assert options.parse({"path": url}).paths == (str(tmp_path / "a"),)
 
 
 def test_a_secret_stands_in_no_value_that_travels(
