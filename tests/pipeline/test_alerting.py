@@ -79,7 +79,8 @@ def test_alerts_go_on_after_a_writer_that_was_killed_and_where_there_were_none(
 
 
 def test_one_gtrid_of_two_formats_is_two_alerts(spark: SparkSession, tmp_path: Path) -> None:
-    place = {"coordinator": "/e/b", "clock": "boot_ms", "resolution": "commit", "gtrid": b"1"}
+    place: dict[str, Any] = {"coordinator": "/e/b", "clock": "boot_ms", "resolution": "commit"}
+    place["gtrid"] = b"1"
     run = Run([str(fixture_dir("bitronix") / "committed-2pc")], str(tmp_path))
     newest = place | {"gtrid": b"2", "last_time": 9_000}
     for formats in ([1], [1, 2], [1, 2]):
