@@ -124,6 +124,19 @@ def test_summer_date_needs_the_zone_of_the_writer() -> None:
     assert read(stored) == Value("DATE", "2020-06-30")
 
 
+@pytest.mark.parametrize("zone", ["America/New_York", "Europe/Berlin", "Asia/Kolkata"])
+@pytest.mark.parametrize(
+    ("day", "text"),
+    [(-719162, "0001-01-01"), (-141427, "1582-10-15"), (-43829, "1850-01-01"),
+     (-29035, "1890-07-04"), (-25568, "1899-12-31")],
+)  # fmt: skip
+def test_a_date_before_1900_is_the_one_that_was_stored_in_any_zone(
+    zone: str, day: int, text: str
+) -> None:
+    """As H2 1.3.176 shows it: Java's calendar has no local mean times, which the zones have."""
+    assert read(date(day * 1440), zone_named(zone)) == Value("DATE", text)
+
+
 @pytest.mark.parametrize(
     ("day", "text"),
     [(0, "1970-01-01"), (-719162, "0001-01-01"), (-719163, "0-12-31"), (2932897, "10000-01-01"),

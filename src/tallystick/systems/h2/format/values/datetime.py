@@ -18,7 +18,9 @@ NS_PER_MS = 1_000_000
 _GREGORIAN_START = -141_427
 """Day number of 1582-10-15, counted from 1970-01-01."""
 _DAYS_PER_400_YEARS = 146_097
-_SAFE_YEARS = (1, 9998)
+_SAFE_YEAR = 9998
+_JAVA_RULES_MS = -2_208_988_800_000
+"""1900-01-01 in UTC: for what is earlier Java's calendar knows no rules, but the raw offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,12 @@ class Zone:
     def _offset_ms(self, instant_ms: int) -> int:
         if self.zone is UTC:
             return 0
+        if instant_ms < _JAVA_RULES_MS:
+            return self.raw_ms
         days, rest = divmod(instant_ms, MS_PER_DAY)
-        year = _civil(days)[0]
-        # Beyond what datetime holds the rules repeat every 400 years; before it they do not change.
-        if year > _SAFE_YEARS[1]:
+        # Beyond what datetime holds the rules repeat every 400 years.
+        if (year := _civil(days)[0]) > _SAFE_YEAR:
             days -= (year - 9598) // 400 * _DAYS_PER_400_YEARS
-        elif year <= _SAFE_YEARS[0]:
-            days, rest = -719_000, 0
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=days, milliseconds=rest)
         offset = moment.astimezone(self.zone).utcoffset()
         return round(offset.total_seconds() * 1000) if offset is not None else 0
