@@ -120,6 +120,30 @@ def link_to_nothing(path: str) -> str:
     return str(Path(path).readlink())
 
 
+FOLDER = "a folder"
+
+
+def in_the_way(path: str) -> str:
+    """Return what stands where a start writes a file, and keeps it from that; empty if nothing.
+
+    A link to nothing is written through where the folder is there that it leads to. Rights are not
+    looked at: a start may have those of another user.
+    """
+    if is_remote(path):
+        return ""
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        nowhere = link_to_nothing(path)
+        made = not nowhere or Path(path).resolve().parent.is_dir()
+        return "" if made else f"a link to {nowhere}, which is not there"
+    except OSError as error:
+        return "a link that leads to itself" if error.errno == errno.ELOOP else ""
+    if stat.S_ISREG(mode):
+        return ""
+    return FOLDER if stat.S_ISDIR(mode) else "no regular file"
+
+
 def link_target(path: str) -> str:
     """Return where a file is that a link leads to, all links followed; empty for all else."""
     if is_remote(path) or not Path(path).is_symlink():

@@ -6,6 +6,7 @@ What each case says of the original is what Derby 10.10, 10.14 and 10.16 did wit
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -213,4 +214,61 @@ def test_files_in_large_letters_are_found_and_not_taken_for_the_engines_own(
 def test_a_copy_in_large_letters_beside_the_log_is_none_of_it(tmp_path: Path) -> None:
     copy = killed(tmp_path)
     shutil.copy(copy / "log" / "log1.dat", copy / "log" / "LOG1.DAT")
+    assert verdict_of(copy).judgement.answer is Answer.SAFE
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _link_to_nothing(path: Path) -> None:
+    path.symlink_to("/unmounted/disk/file")
+
+
+def _link_to_itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+IN_THE_WAY = [_folder, _link_to_nothing, _link_to_itself, os.mkfifo]
+
+
+@pytest.mark.parametrize("make", IN_THE_WAY)
+def test_no_boot_writes_a_mirror_where_something_else_stands(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """XSLAE, or it waits for ever, as of the pipe."""
+    copy = killed(tmp_path)
+    (mirror := copy / "log/logmirror.ctrl").unlink()
+    assert verdict_of(copy).judgement.answer is Answer.SAFE
+    make(mirror)
+    found = verdict_of(copy)
+    assert found.judgement.answer is Answer.REFUSES
+    assert [one.part for one in odd_parts(found)] == ["logmirror.ctrl"]
+
+
+def test_a_control_file_that_is_a_folder_is_no_missing_one(tmp_path: Path) -> None:
+    copy = killed(tmp_path)
+    (copy / "log/log.ctrl").unlink()
+    assert verdict_of(copy).judgement.answer is not Answer.REFUSES
+    (copy / "log/log.ctrl").mkdir()
+    assert verdict_of(copy).judgement.answer is Answer.REFUSES
+
+
+@pytest.mark.parametrize("make", IN_THE_WAY)
+def test_a_boot_that_cannot_write_its_lock_opens_the_database_without_redo(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """To read only: a prepared branch was gone."""
+    copy = killed(tmp_path)
+    make(copy / "db.lck")
+    found = verdict_of(copy)
+    assert found.judgement.answer is Answer.CANNOT_TELL
+    assert [one.part for one in odd_parts(found)] == ["db.lck"]
+
+
+@pytest.mark.parametrize("name", ["db.lck", "log/logmirror.ctrl"])
+def test_a_link_through_which_a_boot_makes_its_file_is_in_no_way(name: str, tmp_path: Path) -> None:
+    copy = killed(tmp_path)
+    (copy / name).unlink(missing_ok=True)
+    (copy / name).symlink_to(tmp_path / "made by the boot")
     assert verdict_of(copy).judgement.answer is Answer.SAFE

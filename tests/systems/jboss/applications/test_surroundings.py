@@ -485,6 +485,58 @@ def test_no_broker_starts_with_a_link_to_nothing_where_it_makes_a_folder(
     assert ("unmounted, which is not there" in found.judgement.text) is refused
 
 
+def test_artemis_makes_no_folder_of_large_messages_without_one(tmp_path: Path) -> None:
+    data = broker(tmp_path, PAGED)
+    shutil.rmtree(data / "large-messages", ignore_errors=True)
+    (data / "large-messages").symlink_to(tmp_path / "unmounted")
+    assert Answer.REFUSES not in {one.judgement.answer for one in tallystick.explain(data).logs}
+
+
+def _folder(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.mkdir()
+
+
+def _link_to_nothing(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to("/unmounted/disk/file")
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(b"F" * 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("journal/server.lock", _folder),
+        ("journal/server.lock", _link_to_nothing),
+        ("journal/server.lock", _cut),
+        ("journal/serverlock.1", _folder),
+        ("journal/serverlock.2", _link_to_nothing),
+        ("journal/activemq-data-99.amq", _folder),
+        ("bindings/x.bindings", _folder),
+    ],
+)
+def test_no_broker_starts_with_something_else_where_it_opens_a_file(
+    name: str, change: Change, tmp_path: Path
+) -> None:
+    """Artemis 2.40 ends with an error, or waits for ever for a lock that it cannot make."""
+    data = broker(tmp_path)
+    change(data / name)
+    found = tallystick.explain(data)
+    assert Answer.REFUSES in {one.judgement.answer for one in found.logs}
+
+
+@pytest.mark.parametrize("data", [b"", b"F", b"F" * 19])
+def test_a_lock_of_a_broker_without_an_id_or_with_a_whole_one_is_none_in_the_way(
+    data: bytes, tmp_path: Path
+) -> None:
+    (broker(tmp_path) / "journal/server.lock").write_bytes(data)
+    found = tallystick.explain(tmp_path)
+    assert {one.judgement.answer for one in found.logs} == {Answer.SAFE}
+
+
 def _address(data: Path) -> Path:
     return next((data / "paging").rglob("address.txt"))
 

@@ -8,14 +8,14 @@ their names alone, in small letters. Nothing is written.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
 from tallystick.records import Answer, Part, Surroundings
-from tallystick.storage.source import link_to_nothing, logical_name, same_place
+from tallystick.storage.source import in_the_way, link_to_nothing, logical_name, same_place
 from tallystick.systems.derby.format.crypto import ENCRYPTED
-from tallystick.systems.derby.format.layout import SEGMENT, Control
+from tallystick.systems.derby.format.layout import CONTROL_NAMES, SEGMENT, Control
 from tallystick.systems.derby.read.files import (
     LOG_DEVICE,
     LOG_FOLDER,
@@ -59,6 +59,7 @@ _NUMBERS: Final = _REQUIRED[1:]
 """Those of them that are numbers of containers."""
 _DIGITS: Final = 10
 _LAYOUT: Final = "the layout of a database"
+_LOCK: Final = "db.lck"
 
 
 def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
@@ -84,7 +85,7 @@ def surroundings_of(log: LogSource, files: LogFiles) -> Surroundings:
         text = f"The folder of the log is {state} and no boot makes it (XSLAQ)."
         answer = Answer.REFUSES
         parts.append(Part(LOG_FOLDER, log.path, _LAYOUT, there=False, why=text, answer=answer))
-    parts += [*_engine(files), *_system(log)]
+    parts += [*_engine(files), *_system(log), *_unwritten(database, log.path)]
     return Surroundings(database, "database", tuple(parts))
 
 
@@ -163,6 +164,26 @@ def _system(log: LogSource) -> Iterator[Part]:
         text = ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
         by = "the layout of a system: beside its databases"
         yield Part(SYSTEM_PROPERTIES, system_path(log), by, fits=True, why=f"It has {text}.")
+
+
+def _unwritten(database: str, log: str) -> Iterator[Part]:
+    """Yield the files that each boot writes and cannot, for what stands in their place."""
+    path = f"{database}/{_LOCK}"
+    if there := in_the_way(path):
+        text = f"In the place of {_LOCK} is {there}. A boot that cannot write it opens the "
+        text += "database to read only, without redo: what the log alone has is not there."
+        answer, decided_by = Answer.CANNOT_TELL, f"whether {_LOCK} is removed before the start"
+        yield Part(_LOCK, path, _LAYOUT, True, False, text, answer, decided_by=decided_by)
+        return
+    for name in CONTROL_NAMES:
+        # Links are no file to a boot that looks for log.ctrl: what follows is the log's own answer.
+        if not (there := in_the_way(path := f"{log}/{name}")) or (
+            name == CONTROL_NAMES[0] and not Path(path).exists()
+        ):
+            continue
+        text = f"In the place of {name} is {there}, and a boot writes it: the database does not "
+        text += "boot (XSLAE)."
+        yield Part(name, path, _LAYOUT, fits=False, why=text, answer=Answer.REFUSES)
 
 
 def _log_device(log: LogSource) -> Part:

@@ -14,14 +14,14 @@ each leaves its ids in bindings and journal, and transactions with messages in p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from tallystick.errors import LogUnreadableError
 from tallystick.printable import counted, first_of
 from tallystick.records import Answer, AtStake, Part, Surroundings
-from tallystick.storage.source import link_to_nothing, logical_name
+from tallystick.storage.source import FOLDER, in_the_way, link_to_nothing, logical_name
 from tallystick.systems.jboss.applications.broker_xml import (
     DATABASE,
     FILE_NAME,
@@ -50,6 +50,7 @@ from tallystick.systems.surroundings import (
     alone,
     names_beside,
     packed_part,
+    part_bytes,
     renamed_part,
     unlisted,
 )
@@ -62,7 +63,13 @@ BINDINGS_EXTENSIONS: Final = frozenset({"bindings", "jms"})
 _MESSAGE_ENDINGS: Final = tuple(f".{one}" for one in sorted(MESSAGE_EXTENSIONS))
 _BROKERS: Final = MESSAGE_EXTENSIONS | BINDINGS_EXTENSIONS
 _MADE: Final = ("journal", "bindings", "large-messages")
-"""Parts whose folders a start makes where they are not there; that of pages it makes for a page."""
+"""Parts whose folders a start makes where they are not there. That of pages it makes for a page,
+and Artemis the last one for a large message."""
+_LOCK: Final = "server.lock"
+_LOCKS: Final = (_LOCK, "serverlock.1", "serverlock.2")
+"""Files in the folder of the journal that a start of Artemis locks; HornetQ has the first only."""
+_ID_AT, _LOCK_SIZE = 3, 19
+"""Where the id of the broker begins in the first of them, and ends: a part of it is no id."""
 _STARTED_SINCE: Final = (
     "They tell of a start of the broker that the journal does not, and each gives new ids to files "
     "of both"
@@ -102,13 +109,8 @@ def _with_settings(folder: str, extension: str, known: Known, layout: Layout) ->
     if extension in _BROKERS and settings.kept_in:
         part = _kept_elsewhere(settings.path, settings.kept_in)
         return Surroundings(broker, BROKER, (part,), reads_log=False)
-    if extension in _BROKERS and settings.elsewhere and not names_beside(settings.elsewhere):
-        return Surroundings(broker, BROKER, (_elsewhere(settings.elsewhere),))
-    if extension in _BROKERS and (name := of_other_case(layout)):
-        why = f"A broker opens {name.lower()}, not {name}, unless its settings say so: it "
-        return Surroundings(broker, BROKER, (_renamed(f"{broker}/{name}", why),))
-    if extension in _BROKERS and (nowhere := _leading_nowhere(places)) is not None:
-        return Surroundings(broker, BROKER, (nowhere,))
+    if extension in _BROKERS and (first := _decides_alone(folder, extension, layout)) is not None:
+        return Surroundings(broker, BROKER, (first,))
     if extension in BINDINGS_EXTENSIONS:
         return _beside_bindings(folder, broker, places)
     beside = {part: one for part, one in places.items() if one.there and part != "journal"}
@@ -121,6 +123,8 @@ def _with_settings(folder: str, extension: str, known: Known, layout: Layout) ->
     if (packed := packed_part(_opened(folder, extension, places), LAYOUT)) is not None:
         return Surroundings(broker, BROKER, (packed,))
     needs = needs_of(known)
+    if needs.large and (nowhere := _leading_nowhere(places, _MADE[2:])) is not None:
+        return Surroundings(broker, BROKER, (nowhere,))
     place = places["bindings"]
     queues: dict[int, str] | None = None
     damage = foreign = ""
@@ -142,6 +146,18 @@ def _with_settings(folder: str, extension: str, known: Known, layout: Layout) ->
         or pages_part(places["paging"], needs, queues or {}, places["large-messages"], held, known),
     ]
     return Surroundings(broker, BROKER, tuple(parts))
+
+
+def _decides_alone(folder: str, extension: str, layout: Layout) -> Part | None:
+    """Return the part with which a start does not come to the others; None without one."""
+    broker, settings, places = layout
+    if settings.elsewhere and not names_beside(settings.elsewhere):
+        return _elsewhere(settings.elsewhere)
+    if name := of_other_case(layout):
+        why = f"A broker opens {name.lower()}, not {name}, unless its settings say so: it "
+        return _renamed(f"{broker}/{name}", why)
+    made = _MADE if extension == _OLDER else _MADE[:2]
+    return _leading_nowhere(places, made) or _in_the_way(folder, extension, layout)
 
 
 def _opened(folder: str, extension: str, places: Mapping[str, Place]) -> Iterator[str]:
@@ -201,9 +217,35 @@ def _elsewhere(path: str) -> Part:
     )
 
 
-def _leading_nowhere(places: Mapping[str, Place]) -> Part | None:
+def _in_the_way(folder: str, extension: str, layout: Layout) -> Part | None:
+    """Return a file that a start writes, or asks for, with which it does not start."""
+    settings, places = layout.settings, layout.places
+    opened = {folder: {extension}}
+    if extension in MESSAGE_EXTENSIONS:
+        opened[places["bindings"].path] = {"bindings"}
+    for place, endings in opened.items():
+        for name in sorted(names_beside(place)):
+            if name.rpartition(".")[2] in endings and in_the_way(f"{place}/{name}") == FOLDER:
+                return _no_start(place, name, "is a folder, and a journal opens it as its file")
+    locks = settings.folders.get("node-manager-lock", places["journal"].path)
+    for name in _LOCKS if extension == _NEWER else _LOCKS[:1]:
+        if there := in_the_way(f"{locks}/{name}"):
+            return _no_start(locks, name, f"is {there}, and a start writes and locks it")
+    if _ID_AT < len(part_bytes(f"{locks}/{_LOCK}") or b"") < _LOCK_SIZE:
+        return _no_start(locks, _LOCK, "was cut: a start stops at a part of the id that it has")
+    return None
+
+
+def _no_start(folder: str, name: str, why: str) -> Part:
+    """Return the part that a file is with which no broker starts."""
+    path = f"{folder}/{name}"
+    text = f"{path} {why}: the broker does not start."
+    return Part(name, path, LAYOUT, fits=False, why=text, answer=Answer.REFUSES)
+
+
+def _leading_nowhere(places: Mapping[str, Place], names: Iterable[str]) -> Part | None:
     """Return the first part that is a link to nothing in whose place no start makes a folder."""
-    for name in _MADE:
+    for name in names:
         path, found_by, _ = places[name]
         if nowhere := link_to_nothing(path):
             why = f"{path} is a link to {nowhere}, which is not there: the broker does not start."
