@@ -410,6 +410,25 @@ def test_what_a_killed_sort_left_is_no_log(tmp_path: Path) -> None:
     assert [Path(log.files[0]).name for log in found.logs] == ["db.h2.db"]
 
 
+@pytest.mark.parametrize(
+    ("make", "answer"),
+    [
+        (Path.mkdir, Answer.CANNOT_TELL),
+        (lambda path: path.symlink_to("/unmounted/disk/file"), Answer.CANNOT_TELL),
+        (lambda path: path.symlink_to(path.name), Answer.CANNOT_TELL),
+        (lambda path: path.write_text("of a killed engine"), Answer.SAFE),
+    ],
+)
+def test_a_database_whose_lock_cannot_be_written_opens_without_one_alone(
+    make: Callable[[Path], object], answer: Answer, tmp_path: Path
+) -> None:
+    """1.3.176 and 1.4.200: 8000; with FILE_LOCK=NO they open it."""
+    (tmp_path / "db.h2.db").write_bytes(base("committed-2048"))
+    make(tmp_path / "db.lock.db")
+    (one,) = tallystick.explain(tmp_path).logs
+    assert one.judgement.answer is answer
+
+
 @pytest.mark.parametrize(("beside", "parts"), [("db.mv.db", ["db.mv.db"]), ("other.mv.db", [])])
 def test_the_file_that_h2_1_4_opens_in_place_of_a_page_store_is_named(
     beside: str, parts: list[str], tmp_path: Path

@@ -16,10 +16,11 @@ from itertools import chain, count, takewhile
 from typing import Final, NamedTuple
 
 from tallystick.printable import counted
-from tallystick.records import Answer, Part, Surroundings
+from tallystick.records import Answer, AtStake, Part, Surroundings
 from tallystick.storage.files import Bytes
 from tallystick.storage.source import (
     folder_above,
+    in_the_way,
     link_target,
     link_to_nothing,
     logical_name,
@@ -34,6 +35,7 @@ from tallystick.systems.surroundings import names_beside, open_part, packed_part
 
 _SPLIT: Final = "the names that split: gives"
 _LAYOUT: Final = "the layout of a database"
+_LOCK: Final = ".lock.db"
 _LOBS: Final = ".lobs.db"
 """Ends the name of the folder of large objects."""
 _FILES_PER_FOLDER: Final = 256
@@ -110,6 +112,7 @@ def surroundings_of(
     packed = packed_part(parts.values(), _SPLIT)
     found = (
         *_renamed(first, parts), *([packed] if packed else []), *_other_store(first),
+        *_locked(first),
         *_linked(first, has_others=bool(lobs) or len(parts) > 1), *_split(first, parts),
         *_large_objects(first, lobs, password),
     )  # fmt: skip
@@ -184,6 +187,20 @@ def _linked(first: str, *, has_others: bool) -> Iterator[Part]:
     else:
         return
     yield renamed_part(first, "the target of a link", why, decided_by)
+
+
+def _locked(first: str) -> Iterator[Part]:
+    """Yield the file that marks a database as open where the engine cannot write it."""
+    name = logical_name(first)
+    path = f"{first.rpartition('/')[0]}/{name.removesuffix(SUFFIX)}{_LOCK}"
+    if name.endswith(SUFFIX) and (there := in_the_way(path)):
+        text = f"In the place of {logical_name(path)} is {there}: H2 does not open the database "
+        text += "(8000), unless FILE_LOCK=NO is in its URL, or another way that needs no file."
+        decided_by = f"whether {logical_name(path)} is removed before the start"
+        yield Part(
+            logical_name(path), path, _LAYOUT, True, False, text, Answer.CANNOT_TELL, AtStake(),
+            decided_by,
+        )  # fmt: skip
 
 
 def _other_store(first: str) -> Iterator[Part]:
