@@ -21,6 +21,7 @@ from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.reader import BitronixReading
 from tests.systems.bitronix.logs import file_bytes, gtrid, record, write_pair
 
+SECTOR = 512
 CLOCKS = {"2.1.4": 6_000, "3.0": 1_700_000_000_000}
 
 
@@ -61,6 +62,35 @@ def test_a_decision_that_was_never_forced_is_in_doubt(
     fates = {row.change.gtrid: row.fate for row in reading.fated_changes()}
     assert {fates[gtrid(3 + n)] for n in range(several)} == {Fate.UNKNOWN}
     assert fates[gtrid(1)] is Fate.COMMITTED
+
+
+@pytest.mark.parametrize("line", CLOCKS)
+@pytest.mark.parametrize(
+    ("gap", "answer"),
+    [
+        (0, Answer.SAFE),
+        ("sector", Answer.SAFE),
+        (40, Answer.CANNOT_TELL),
+        (600, Answer.CANNOT_TELL),
+    ],
+)
+def test_a_part_of_a_record_after_a_gap_is_no_write_that_a_crash_ended(
+    gap: int | str, answer: Answer, line: str, tmp_path: Path
+) -> None:
+    """Nothing was ever here before: what stood in the gap is gone, as where a block was put back.
+
+    A sector that was not written ends where the next one begins.
+    """
+    time = CLOCKS[line]
+    counted = [one(COMMITTING, 1, time, "a", "b"), one(COMMITTED, 2, time, "a")]
+    content = bytearray(file_bytes(counted, time, state=-1))
+    header = FileHeader.decode(memoryview(content))
+    assert header is not None
+    apart = -header.position % SECTOR if gap == "sector" else int(gap)
+    part = one(COMMITTING, 3, time, "a", "b").encode()[20:]
+    content[header.position + apart : header.position + apart + len(part)] = part
+    reading = write_pair(tmp_path, bytes(content), file_bytes([], time - 1))
+    assert reading.judgement.answer is answer
 
 
 @pytest.mark.parametrize("line", CLOCKS)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tallystick.records import Outcome
 from tallystick.storage.zeros import first_nonzero, is_zero, last_nonzero_end
@@ -19,6 +19,8 @@ from tallystick.systems.bitronix.format.layout import FORMAT_ID, HEADER_LENGTH, 
 from tallystick.systems.bitronix.format.record import TransactionLogRecord, decode_record
 from tallystick.systems.bitronix.read.search import RecordSearch
 
+REMAINS: Final = "remains"
+"""Bytes that no header counts, and that are no whole record."""
 Stamp = tuple[int, int]
 """Time and sequence number: the order of records within one run of the writer."""
 
@@ -236,7 +238,7 @@ def _remains(data: memoryview, begin: int, end: int) -> Iterator[RecordSpan]:
     if zeros < end:
         last = last_nonzero_end(data, zeros, end)
         reason = "parts of records from before the file was rewound"
-        yield RecordSpan(zeros, last - zeros, Outcome.UNUSED, "remains", reason, counted=False)
+        yield RecordSpan(zeros, last - zeros, Outcome.UNUSED, REMAINS, reason, counted=False)
         if last < end:
             yield unused_span(last, end)
 

@@ -27,7 +27,7 @@ from tallystick.systems.bitronix.format.layout import (
 from tallystick.systems.bitronix.format.record import TransactionLogRecord
 from tallystick.systems.bitronix.read.files import DualFiles, Part
 from tallystick.systems.bitronix.read.open_decisions import OpenDecisions
-from tallystick.systems.bitronix.read.scan import RecordSpan, Stamp, stamp
+from tallystick.systems.bitronix.read.scan import REMAINS, RecordSpan, Stamp, stamp
 from tallystick.systems.bitronix.read.spans import join
 from tallystick.systems.bitronix.runs.pieces import apply, span_of
 from tallystick.systems.bitronix.verdict.findings import (
@@ -48,6 +48,10 @@ if TYPE_CHECKING:
         [Part, Stamp | None], Iterator[tuple[Piece | KnownRecords, bool]]
     ]
 
+_SECTOR = 512
+"""Bytes that a disk writes at once, or not at all."""
+_ZEROS_MAX = 16
+"""A part of a record begins with fewer zeros."""
 _DECIDES_NOTHING = frozenset(
     {ACTIVE, PREPARING, PREPARED, COMMITTED, MARKED_ROLLBACK, ROLLING_BACK, NO_TRANSACTION}
 )
@@ -66,7 +70,7 @@ class PartEvidence:
         outlived: whether a whole record that no header counts is newer than all that they count.
             Behind a damaged one it is taken for a record of an earlier life of its file; but those
             are older, unless the clock began anew in between, as one that counts since boot does,
-            and none had a life before the first change of files.
+            and none had a life before the first change of files; nor had parts of one after a gap.
         alone: the decisions that this file alone leaves open; None where not all that its header
             counts is in chunks.
         uncounted: the whole records that no header counts, newer than all that they count.
@@ -82,7 +86,7 @@ class PartEvidence:
         self.alone: OpenDecisions | None = None
         self.uncounted: list[RecordSpan] = []
         self._pair, self._damaged = pair, False
-        self._counted_end = part.counted_end
+        self._counted_end = self._written_end = part.counted_end
         self._in_chunks = part.header is not None and part.header.position == part.counted_end
 
     def read(
@@ -134,6 +138,7 @@ class PartEvidence:
             self.records[span.outcome.value] += span.count
             self.count.one_by_one += span.count
         if span.whole is not None:
+            self._written_end = max(self._written_end, span.end)
             self.servers.add(split_gtrid(span.whole.gtrid).server_id)
         if span.offset < self._counted_end:
             # The header's span, at 0, is no record.
@@ -144,6 +149,16 @@ class PartEvidence:
             newer = newest is None or stamp(span.record) > newest
             outlived = newer and (self._pair.counts_since_1970 or self._pair.no_use_before())
             self.outlived |= span.whole is not None or outlived
+        elif span.what == REMAINS and self._pair.no_use_before():
+            self.outlived |= not self._is_unfinished(span)
+
+    def _is_unfinished(self, remains: RecordSpan) -> bool:
+        """Return whether a write that a crash ended leaves parts of records after what is counted.
+
+        They follow it, or the one sector is lacking in which that ends: nothing was here before.
+        """
+        gap = remains.offset - self._written_end
+        return gap < _ZEROS_MAX or (gap < _SECTOR and remains.offset % _SECTOR < _ZEROS_MAX)
 
 
 class Evidence:
