@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 
+import click
 import pyarrow.ipc as ipc
 import pyarrow.parquet as parquet
 import pytest
@@ -153,6 +156,9 @@ def test_an_interrupted_export_leaves_no_file(logs: Path) -> None:
         (["triage", "x", "--timezone", "Mars"], "unknown time zone 'Mars'"),
         (["pipeline", "run", "x", "--out", "y", "--conf", "nonsense"], "not NAME=VALUE"),
         (["report", "/nowhere/at/all"], "there is no such table"),
+        (["rows", "x", "--set", "a=1", "--set", "a=2"], "'a' is given twice"),
+        (["indoubt", "list", "--resource", "a=b:", "--resource", "a=c:"], "'a' is given twice"),
+        (["pipeline", "run", "x", "--out", "y", "--conf", "a=", "--conf", "a="], "given twice"),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
@@ -161,6 +167,33 @@ def test_wrong_use_exits_with_2_and_a_sentence(run: Run, arguments: list[str], s
     assert answer.code == 2
     assert said in answer.err
     assert answer.out == ""
+
+
+def _values(command: click.Command, name: str) -> Iterator[tuple[str, ...]]:
+    """Yield a command and an option of it that takes one value, for each."""
+    if isinstance(command, click.Group):
+        for one, below in command.commands.items():
+            yield from ((name, *words) for words in _values(below, one))
+    for option in command.params:
+        if isinstance(option, click.Option) and not (option.multiple or option.is_flag):
+            yield name, option.opts[0]
+
+
+WITH_VALUES = [
+    words
+    for name, place in COMMANDS.items()
+    for words in _values(resolve_name(f"tallystick.cli.{place}"), name)
+]
+
+
+def test_what_takes_one_value_takes_it_once(run: Run) -> None:
+    """Of two keys the first was dropped, and the answer was that of the second alone."""
+    assert len(WITH_VALUES) > 100
+    for *words, option in WITH_VALUES:
+        answer = run(*words, option, "1", option, "2")
+        assert answer.code == 2, words
+        assert f"'{option}'" in answer.err, (words, answer.err)
+        assert "it is given 2 times" in " ".join(answer.err.split())
 
 
 @pytest.mark.usefixtures("fake")

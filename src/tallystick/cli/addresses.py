@@ -1,8 +1,8 @@
 """Addresses of logs and databases as commands take them: PATH, ``NAME=URL``.
 
 In: what is typed, or copied from a setting. Out: for a PATH the path of the file or folder that it
-names; of a repeated option URLs by name. A SQLite database that does not exist is refused, as
-opening it would make an empty one.
+names; of a repeated option what it gives, by name. A SQLite database that does not exist is
+refused, as opening it would make an empty one.
 """
 
 from __future__ import annotations
@@ -46,24 +46,27 @@ class GivenPath(click.Path):
         return super().convert(given, param, ctx)
 
 
-def urls_by_name(values: Iterable[str], option: str) -> dict[str, str]:
-    """Return the URLs of ``NAME=URL``.
+def by_name(values: Iterable[str], option: str, value: str = "URL") -> dict[str, str]:
+    """Return what is given as ``NAME=URL``.
 
     Args:
-        values: what was given.
+        values: what was given; it may hold a password, so no message has it.
         option: the option, for messages.
+        value: what stands after the name, for messages.
 
     Raises:
-        BadParameter: a value has no name.
+        BadParameter: a value has no name, or the name of another one.
     """
-    urls: dict[str, str] = {}
-    for value in values:
-        name, separator, url = value.partition("=")
+    found: dict[str, str] = {}
+    for one in values:
+        name, separator, rest = one.partition("=")
         if not separator:
-            message = "an address is given as NAME=URL"  # what was given may hold a password
+            raise click.BadParameter(f"not NAME={value}", param_hint=option)
+        if name in found:
+            message = f"{name!r} is given twice: nobody knows which of them is meant"
             raise click.BadParameter(message, param_hint=option)
-        urls[name] = url
-    return urls
+        found[name] = rest
+    return found
 
 
 def require_database(name: str, url: str, option: str) -> None:

@@ -9,6 +9,7 @@ import io
 import os
 import sys
 from codecs import getincrementaldecoder
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import IO, Any, Protocol, TypeVar, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,13 +17,29 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 
 from tallystick.arguments import seconds
-from tallystick.cli.addresses import GivenPath, given_password
+from tallystick.cli.addresses import GivenPath, by_name, given_password
 from tallystick.cli.output import Printer, print_json, progress
 from tallystick.printable import printable_lines
 from tallystick.systems.protocol import ReadOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Found = TypeVar("_Found", bound="_Reply")
+
+
+class Command(click.Command):
+    """A command that takes an option once, but those that may be repeated: no value is dropped."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what was typed, or leave with a usage error."""
+        given = Counter() if ctx.resilient_parsing else Counter(self._given(ctx, args))
+        for one, count in given.items():
+            if count > 1 and isinstance(one, click.Option) and not (one.multiple or one.is_flag):
+                message = f"it is given {count} times, and takes one value"
+                raise click.BadParameter(message, ctx, one)
+        return super().parse_args(ctx, args)
+
+    def _given(self, ctx: click.Context, args: list[str]) -> list[click.Parameter]:
+        return self.make_parser(ctx).parse_args([*args])[2]
 
 
 def reading_options(command: _Command) -> _Command:
@@ -59,9 +76,6 @@ def read_options(
     log_only: bool = False,
 ) -> ReadOptions:
     """Return `ReadOptions` from the options above. Raises `click.BadParameter`."""
-    pairs = [setting.partition("=") for setting in settings]
-    if not all(separator for _, separator, _ in pairs):
-        raise click.BadParameter("expected NAME=VALUE", param_hint="--set")
     try:
         ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -71,7 +85,7 @@ def read_options(
         timezone=timezone,
         boot_password=given_password() if boot_password is None else boot_password,
         encryption_key=key_from_hex(encryption_key, "--encryption-key"),
-        settings={name: value for name, _, value in pairs},
+        settings=by_name(settings, "--set", "VALUE"),
         log_only=log_only,
     )
 

@@ -8,14 +8,14 @@ import click
 
 from tallystick.cli.answers import end_listing
 from tallystick.cli.interrupts import ended_by_signals
-from tallystick.cli.options import NewPath, paths_argument, read_options, reading_options
+from tallystick.cli.options import Command, NewPath, paths_argument, read_options, reading_options
 from tallystick.cli.output import progress, say
 from tallystick.printable import counted
 from tallystick.records import Finding
 from tallystick.rescue import bundle
 
 
-@click.command()
+@click.command(cls=Command)
 @paths_argument
 @click.option(
     "-o", "--output", type=NewPath(dir_okay=False), required=True, help="The zip to write."

@@ -8,7 +8,14 @@ import click
 
 from tallystick.cli.addresses import GivenPath
 from tallystick.cli.interrupts import ended_by_signals
-from tallystick.cli.options import NewPath, as_json, key_from_hex, read_options, reading_options
+from tallystick.cli.options import (
+    Command,
+    NewPath,
+    as_json,
+    key_from_hex,
+    read_options,
+    reading_options,
+)
 from tallystick.cli.output import Printer, Unbroken, print_json
 from tallystick.convert.command import CONVERTIBLE, convert
 from tallystick.printable import counted_kind
@@ -19,7 +26,7 @@ NAMED = 3
 SYSTEMS = sorted({name for role in CONVERTIBLE for name in systems_with(role)})
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", type=GivenPath())
 @click.argument("target", type=NewPath())
 @click.option("--to", type=click.Choice(SYSTEMS), required=True, help="System of the new log.")

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from tallystick.cli.addresses import GivenPath, require_database, urls_by_name
+from tallystick.cli.addresses import GivenPath, by_name, require_database
 from tallystick.cli.answers import print_problems
-from tallystick.cli.options import as_json, read_options, reading_options
+from tallystick.cli.options import Command, as_json, read_options, reading_options
 from tallystick.cli.output import Printer, Unbroken, print_json, say
 from tallystick.errors import TransactionUsageError
 from tallystick.indoubt.listing import LIVE, InDoubt, InDoubtReport, list_in_doubt
@@ -47,7 +47,7 @@ def opened(
     """Return the resources that are named on the command line, open until the command ends."""
     named: dict[str, Resource] = {}
     closing = ctx.with_resource(ExitStack())
-    for name, url in urls_by_name(resources, OPTION).items():
+    for name, url in by_name(resources, OPTION).items():
         if url.startswith(_STORES) and not writing:
             message = f"opening {url} would write: give its path as a log instead"
             raise click.BadParameter(message, param_hint=OPTION)
@@ -77,7 +77,7 @@ def command() -> None:
     """
 
 
-@command.command(name="list")
+@command.command(cls=Command, name="list")
 @paths_argument
 @resource_option
 @as_json
@@ -158,7 +158,7 @@ def _about(one: InDoubt) -> str:
     return f"decision: {decision}; owner: {one.owner or '?'}; in doubt on: {branches}{age}"
 
 
-@command.command()
+@command.command(cls=Command)
 @click.argument("gtrid")
 @paths_argument
 @resource_option
@@ -231,7 +231,7 @@ def print_transaction(out: Printer, one: InDoubt) -> None:
         out.line(f"    {reason}", style="dim")
 
 
-@command.command(name="settle")
+@command.command(cls=Command, name="settle")
 @click.argument("coordinator", type=GivenPath(exists=True))
 @click.argument("gtrid")
 @resource_option

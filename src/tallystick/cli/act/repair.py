@@ -14,7 +14,14 @@ import click
 
 from tallystick.cli.answers import ANSWER_STYLES, listed
 from tallystick.cli.interrupts import ended_by_signals
-from tallystick.cli.options import NewPath, as_json, path_argument, read_options, reading_options
+from tallystick.cli.options import (
+    Command,
+    NewPath,
+    as_json,
+    path_argument,
+    read_options,
+    reading_options,
+)
 from tallystick.cli.output import WIDTH, Printer, Unbroken, place, print_json, progress
 from tallystick.printable import counted, shell_quoted
 from tallystick.records import Answer, Finding
@@ -26,7 +33,7 @@ LISTED_MAX = 20
 """Changes, and answers, that a person is shown; ``--json`` has all of them."""
 
 
-@click.command()
+@click.command(cls=Command)
 @path_argument
 @click.option("--to", "copy", type=NewPath(), required=True, help="The copy; must not exist.")
 @as_json

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from tallystick.cli.addresses import GivenPath, require_database, urls_by_name
-from tallystick.cli.options import Seconds, as_json
+from tallystick.cli.addresses import GivenPath, by_name, require_database
+from tallystick.cli.options import Command, Seconds, as_json
 from tallystick.cli.output import Printer, print_json
 from tallystick.printable import logger
 from tallystick.roles import Role
@@ -21,7 +21,7 @@ from tallystick.systems.registry import NATIVE, systems_with
 _OPTION = "--target"
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("path", type=GivenPath(exists=True, file_okay=False))
 @click.option(
     _OPTION,
@@ -90,7 +90,7 @@ def _engines(targets: tuple[str, ...]) -> dict[str, Any]:
     import sqlalchemy
 
     engines: dict[str, Any] = {}
-    for name, url in urls_by_name(targets, _OPTION).items():
+    for name, url in by_name(targets, _OPTION).items():
         require_database(name, url, _OPTION)
         try:
             engines[name] = sqlalchemy.create_engine(url)

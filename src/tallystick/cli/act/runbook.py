@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from tallystick.cli.act.indoubt import exit_code, gather, opened, paths_argument, resource_option
-from tallystick.cli.options import as_json, reading_options
+from tallystick.cli.options import Command, as_json, reading_options
 from tallystick.cli.output import Printer, Unbroken, notice, print_json
 from tallystick.indoubt.runbook import acts_of, runbook
 
 
-@click.command(name="runbook")
+@click.command(cls=Command, name="runbook")
 @paths_argument
 @resource_option
 @as_json

@@ -8,14 +8,21 @@ import click
 
 from tallystick.cli.act.repair import wrapped
 from tallystick.cli.interrupts import ended_by_signals
-from tallystick.cli.options import NewPath, as_json, path_argument, read_options, reading_options
+from tallystick.cli.options import (
+    Command,
+    NewPath,
+    as_json,
+    path_argument,
+    read_options,
+    reading_options,
+)
 from tallystick.cli.output import Printer, Unbroken, print_json, progress
 from tallystick.printable import counted_kind
 from tallystick.rescue import salvage
 from tallystick.rescue.salvaging import FORMS
 
 
-@click.command()
+@click.command(cls=Command)
 @path_argument
 @click.option("--to", "target", type=NewPath(), required=True,
               help="File or folder to make; must not exist.")  # fmt: skip

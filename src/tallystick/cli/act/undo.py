@@ -9,6 +9,7 @@ import click
 
 from tallystick.cli.answers import end_listing
 from tallystick.cli.options import (
+    Command,
     as_json,
     output_option,
     path_argument,
@@ -38,7 +39,7 @@ def _reversal_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command()
+@click.command(cls=Command)
 @_reversal_options
 def undo_command(ctx: click.Context, /, **options: Any) -> None:
     """Print statements that take a committed transaction back.
@@ -50,7 +51,7 @@ def undo_command(ctx: click.Context, /, **options: Any) -> None:
     _print_reversals(ctx, undoing.undo, **options)
 
 
-@click.command()
+@click.command(cls=Command)
 @_reversal_options
 def redo_command(ctx: click.Context, /, **options: Any) -> None:
     """Print statements that bring in a lost or undone transaction again.

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 import tallystick
+from tallystick.cli.options import Command
 
 _RUNS = 'if __name__ == "__main__":'
 _FOR_ANOTHER = "engine_syncs"
@@ -30,7 +31,7 @@ def benchmarks() -> dict[str, Path]:
     }
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(cls=Command, context_settings={"ignore_unknown_options": True})
 @click.argument("name", default="list")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(name: str, arguments: tuple[str, ...]) -> None:

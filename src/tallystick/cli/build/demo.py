@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from tallystick.cli.options import NewPath
+from tallystick.cli.options import Command, NewPath
 from tallystick.cli.output import Printer, Unbroken
 from tallystick.printable import shell_quoted
 from tallystick.storage.local import naming
@@ -30,7 +30,7 @@ _WALK = (
 )
 
 
-@click.command("demo")
+@click.command("demo", cls=Command)
 @click.argument("folder", default="tallystick-demo", type=NewPath(exists=False))
 @click.pass_context
 def command(ctx: click.Context, folder: str) -> None:

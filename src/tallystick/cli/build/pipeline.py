@@ -17,8 +17,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tallystick.cli.addresses import GivenPath
-from tallystick.cli.options import Seconds, as_json
+from tallystick.cli.addresses import GivenPath, by_name
+from tallystick.cli.options import Command, Seconds, as_json
 from tallystick.cli.output import Printer, complain, print_json, say
 from tallystick.cli.summary import show_summary
 from tallystick.pipeline.summary import FAIL_ON
@@ -39,7 +39,7 @@ def command() -> None:
     """Build tables from logs with Spark."""
 
 
-@command.command()
+@command.command(cls=Command)
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=GivenPath())
 @click.option("--out", required=True, metavar="DIR", help="Folder of the tables.")
 @click.option("--master", help="Spark master, such as local[*] or spark://host:7077.")
@@ -100,10 +100,11 @@ def run(
     # Spark takes a second to import; the help page can do without.
     from tallystick.pipeline.runner import Run
 
-    options, resources = _pairs("--option", option), _pairs("--resource", resource)
+    options = by_name(option, "--option", "VALUE")
+    resources = by_name(resource, "--resource", "LOG")
     job = Run(sources, out, form, options, resources, anew, publish, goes_on=stream)
     follow = _Follow(job, every, alert_after) if stream else None
-    summary = _build(job, master, _pairs("--conf", conf), follow)
+    summary = _build(job, master, by_name(conf, "--conf", "VALUE"), follow)
     if as_json:
         print_json(summary.to_dict())
     else:
@@ -179,13 +180,6 @@ def _interrupt(_number: int, _frame: object) -> None:
     """End what is under way; py4j, which waits for Java, would print where it was doing so."""
     logging.disable()
     raise KeyboardInterrupt
-
-
-def _pairs(name: str, values: tuple[str, ...]) -> dict[str, str]:
-    for value in values:
-        if "=" not in value:
-            raise click.BadParameter(f"{value!r} is not NAME=VALUE", param_hint=name)
-    return {key: rest for key, _, rest in (value.partition("=") for value in values)}
 
 
 @contextmanager

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tallystick.cli.options import NewPath, as_json
+from tallystick.cli.options import Command, NewPath, as_json
 from tallystick.cli.output import print_json, say
 
 if TYPE_CHECKING:
     pass
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("tables", metavar="DIR", type=click.Path())
 @click.option("-o", "--output", type=NewPath(dir_okay=False), help="The page; DIR/report.html.")
 @as_json

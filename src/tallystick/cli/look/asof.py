@@ -11,7 +11,7 @@ import click
 from tallystick.cli.answers import end_listing, listed
 from tallystick.cli.filtering import COLLECTION_HELP, last_moment_of
 from tallystick.cli.look.rows import row_lines
-from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
+from tallystick.cli.options import Command, as_json, paths_argument, read_options, reading_options
 from tallystick.cli.output import Printer, Unbroken, print_json_lines
 from tallystick.investigate.asof import Known, Moment, RowThen, asof
 from tallystick.printable import counted
@@ -24,7 +24,7 @@ _KNOWN = {
 }
 
 
-@click.command()
+@click.command(cls=Command)
 @paths_argument
 @click.option(
     "--time",

@@ -9,14 +9,14 @@ import click
 from tallystick.cli.addresses import GivenPath
 from tallystick.cli.answers import end_listing, listed
 from tallystick.cli.look.rows import row_lines
-from tallystick.cli.options import as_json, read_options, reading_options
+from tallystick.cli.options import Command, as_json, read_options, reading_options
 from tallystick.cli.output import Printer, Unbroken, place, print_json_lines
 from tallystick.investigate.diff import Difference, Side, diff
 from tallystick.printable import counted
 from tallystick.records import Finding
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("a", type=GivenPath())
 @click.argument("b", type=GivenPath())
 @as_json

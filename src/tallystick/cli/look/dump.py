@@ -11,7 +11,7 @@ import click
 
 from tallystick.cli.answers import body_text, end_listing, listed
 from tallystick.cli.filtering import filter_options, wanted_of
-from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
+from tallystick.cli.options import Command, as_json, paths_argument, read_options, reading_options
 from tallystick.cli.output import WIDTH, Printer, Unbroken, notice, print_json_lines
 from tallystick.investigate.records import Counts, Seen, follow, seen_records, statistics
 from tallystick.records import Finding, Outcome
@@ -26,7 +26,7 @@ _STYLES = {
 }
 
 
-@click.command()
+@click.command(cls=Command)
 @paths_argument
 @as_json
 @click.option("--salvage", is_flag=True, help="Also what lies after damage, marked as such.")

@@ -24,7 +24,7 @@ from tallystick.cli.answers import (
     print_surroundings,
     stake_text,
 )
-from tallystick.cli.options import as_json, read_options, reading_options, reply
+from tallystick.cli.options import Command, as_json, read_options, reading_options, reply
 from tallystick.cli.output import (
     STYLES,
     Draft,
@@ -48,7 +48,7 @@ SHORT = 40
 """Characters of a phrase that may stand in a text more than once: it is no fact of its own."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("paths", nargs=-1, type=GivenPath())
 @click.option(
     "--error", metavar="TEXT", help="Say what an error of an original means: its code or message."

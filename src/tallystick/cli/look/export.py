@@ -9,6 +9,7 @@ import click
 from tallystick.cli.answers import end_listing
 from tallystick.cli.filtering import COLLECTION_HELP, filter_options, wanted_of
 from tallystick.cli.options import (
+    Command,
     output_option,
     output_target,
     paths_argument,
@@ -23,7 +24,7 @@ from tallystick.records import Finding
 TABLES = ("records", "logs", "files", "transactions", "changes", "findings")
 
 
-@click.command()
+@click.command(cls=Command)
 @paths_argument
 @click.option("--to", "form", type=click.Choice(FORMATS), required=True, help="Form of the output.")
 @output_option

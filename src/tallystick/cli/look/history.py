@@ -9,13 +9,13 @@ import click
 from tallystick.cli.answers import end_listing
 from tallystick.cli.filtering import COLLECTION_HELP, filter_options_but_key, wanted_of
 from tallystick.cli.look.rows import fate_options, fates, show_rows
-from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
+from tallystick.cli.options import Command, as_json, paths_argument, read_options, reading_options
 from tallystick.cli.output import print_json_lines
 from tallystick.investigate.rows import row_dicts
 from tallystick.records import Finding
 
 
-@click.command()
+@click.command(cls=Command)
 @paths_argument
 @click.argument("key")
 @fate_options

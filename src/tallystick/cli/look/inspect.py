@@ -18,14 +18,14 @@ from tallystick.cli.answers import (
     print_problems,
     print_surroundings,
 )
-from tallystick.cli.options import as_json, paths_argument, reading_options, reply
+from tallystick.cli.options import Command, as_json, paths_argument, reading_options, reply
 from tallystick.cli.output import Draft, Printer, Unbroken
 from tallystick.reading import inspect
 from tallystick.reading.results import Inspection, Summary, is_severe
 from tallystick.records import Finding
 
 
-@click.command()
+@click.command(cls=Command)
 @paths_argument
 @as_json
 @reading_options

@@ -12,6 +12,7 @@ import click
 from tallystick.cli.answers import body_text, end_listing
 from tallystick.cli.filtering import COLLECTION_HELP, filter_options, wanted_of
 from tallystick.cli.options import (
+    Command,
     as_json,
     form_of,
     output_option,
@@ -59,7 +60,7 @@ def fates(options: dict[str, Any]) -> frozenset[Fate]:
     return frozenset(one for one in _FATES if options.pop(one.value))
 
 
-@click.command()
+@click.command(cls=Command)
 @paths_argument
 @fate_options
 @click.option("--table", "--collection", "collection", help=COLLECTION_HELP)

@@ -17,6 +17,7 @@ from tallystick.cli.addresses import GivenPath
 from tallystick.cli.answers import end_listing, lacks_logs
 from tallystick.cli.interrupts import always_interrupted
 from tallystick.cli.options import (
+    Command,
     as_json,
     form_of,
     output_option,
@@ -45,7 +46,7 @@ _ENDS = ("quit", "exit", "\\q", ".quit", ".exit")
 """What ends the prompts of other databases."""
 
 
-class _Command(click.Command):
+class _Command(Command):
     """A command of which an argument that begins as an option does may be a query."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from tallystick.cli.answers import ANSWER_STYLES, print_estate, print_problems, stake_text
-from tallystick.cli.options import as_json, paths_argument, reading_options, reply
+from tallystick.cli.options import Command, as_json, paths_argument, reading_options, reply
 from tallystick.cli.output import WIDTH, Draft, PrintedTexts, Printer, Unbroken
 from tallystick.printable import counted, shell_quoted
 from tallystick.reading import triage
@@ -30,7 +30,7 @@ BESIDE_ESTATE_MAX = 3
 together, and no safe ones: that must fit on a screen. ``--all`` shows all of them."""
 
 
-@click.command()
+@click.command(cls=Command)
 @paths_argument
 @click.option("--all", "every", is_flag=True, help="Show every log, not the first of each answer.")
 @as_json

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from tallystick.cli.answers import gravity_of
-from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
+from tallystick.cli.options import Command, as_json, paths_argument, read_options, reading_options
 from tallystick.cli.output import Printer, Unbroken, print_json_lines, progress
 from tallystick.reading import verify
 
 
-@click.command(name="verify")
+@click.command(cls=Command, name="verify")
 @paths_argument
 @as_json
 @reading_options

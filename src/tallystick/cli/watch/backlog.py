@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tallystick.cli.answers import ANSWER_STYLES, print_problems
-from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
+from tallystick.cli.options import Command, as_json, paths_argument, read_options, reading_options
 from tallystick.cli.output import Printer, Unbroken, print_json
 from tallystick.errors import NotALogError
 from tallystick.reading.results import reads_nothing
@@ -26,7 +26,7 @@ from tallystick.systems.registry import system
 _PER_SECOND = {Clock.WALL_US: 1_000_000, Clock.WALL_MS: 1_000, Clock.WALL_NS: 1_000_000_000}
 
 
-@click.command()
+@click.command(cls=Command)
 @paths_argument
 @click.option("--numbers", is_flag=True, help="List every pending transaction.")
 @as_json

@@ -8,8 +8,8 @@ import textwrap
 import click
 
 from tallystick.cli.act.indoubt import OPTION, resource_option
-from tallystick.cli.addresses import GivenPath, urls_by_name
-from tallystick.cli.options import as_json
+from tallystick.cli.addresses import GivenPath, by_name
+from tallystick.cli.options import Command, as_json
 from tallystick.cli.output import WIDTH, Printer, print_json
 from tallystick.indoubt.doctor import Check, Level, examine
 
@@ -34,7 +34,7 @@ def _print_check(out: Printer, check: Check) -> None:
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
 
 
-@click.command(name="doctor")
+@click.command(cls=Command, name="doctor")
 @click.argument("coordinator", type=GivenPath(exists=True, file_okay=False))
 @resource_option
 @as_json
@@ -47,7 +47,7 @@ def command(
     Connections, TLS, rights, limits, durability, identities, renamed resources, clocks, disk.
     Writes nothing. Exit code 1 if there is a problem; a warning is none.
     """
-    checks = examine(coordinator, urls_by_name(resources, OPTION))
+    checks = examine(coordinator, by_name(resources, OPTION))
     if as_json:
         print_json([check.to_dict() for check in checks])
     else:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tallystick.cli.answers import ANSWER_STYLES, print_problems, stake_text
-from tallystick.cli.options import as_json, paths_argument, read_options, reading_options
+from tallystick.cli.options import Command, as_json, paths_argument, read_options, reading_options
 from tallystick.cli.output import Printer, Unbroken, print_json, print_json_lines, progress
 from tallystick.printable import counted
 from tallystick.reading import scrub
@@ -48,7 +48,7 @@ _RATE = _Amount("rate, such as 20MB/s", _NUMBER + r"(?i:([kmg]i?b?|b)?(?:/s)?)",
 _PERIOD = _Amount("time, such as 6h", _NUMBER + r"([smhd]?)", _SECONDS)
 
 
-@click.command()
+@click.command(cls=Command)
 @paths_argument
 @click.option("--rate", type=_RATE, default="20MB/s", show_default=True, help="0 for no limit.")
 @click.option("--once", is_flag=True, help="One pass; this is the default.")

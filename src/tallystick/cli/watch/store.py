@@ -9,7 +9,7 @@ import click
 
 from tallystick.cli.addresses import GivenPath
 from tallystick.cli.answers import ANSWER_STYLES
-from tallystick.cli.options import as_json
+from tallystick.cli.options import Command, as_json
 from tallystick.cli.output import Printer, Unbroken, print_json
 from tallystick.printable import counted, printable
 from tallystick.records import Judgement
@@ -22,7 +22,7 @@ def command() -> None:
     """Look after a page store."""
 
 
-@command.command()
+@command.command(cls=Command)
 @click.argument("path", type=GivenPath(exists=True, file_okay=False))
 @as_json
 @click.pass_context
