@@ -3,6 +3,7 @@
 * `unpack`: what an earlier version wrote, from the text beside a test
 * `untouched`: nothing below a folder changes while a test reads it
 * `same_json`: compare with an oracle and show the first difference by its path
+* `csv_of`: rows as PostgreSQL's COPY writes them as CSV
 * `table_rows`: the rows of batches of one of our tables
 * `same_rows`: the vectorised path of a reader gives the rows of its records, in every column
 * `same_both_ways`: a log says the same read in runs and record by record
@@ -12,6 +13,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import io
 import tarfile
@@ -95,6 +97,17 @@ def same_json(ours: Any, oracle: Any) -> None:
     """Assert equality, naming the first difference by its path."""
     difference = first_difference(ours, oracle)
     assert difference is None, difference
+
+
+def csv_of(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as lines of CSV: of the standard library, but NULL is nothing, "" is no text."""
+
+    def field(value: Any) -> str:
+        out = io.StringIO()
+        csv.writer(out).writerow([value])
+        return "" if value is None else out.getvalue().removesuffix("\r\n")
+
+    return "".join(f"{','.join(map(field, row))}\r\n" for row in rows)
 
 
 def table_rows(batches: Iterable[pa.RecordBatch], table: str = "records") -> list[dict[str, Any]]:

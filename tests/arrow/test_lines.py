@@ -1,9 +1,7 @@
-"""Lines of columns are, byte for byte, those of the standard library."""
+"""Lines of columns are, byte for byte, those that others write row by row."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 
 import pyarrow as pa
@@ -11,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.arrow.lines import csv_texts, has_one_value, json_texts, lines, quoted_csv
+from tests.kit import csv_of
 
 TEXTS = st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=6))
 PLAIN = st.lists(st.text("abc 09-:", max_size=3), min_size=1, max_size=40)
@@ -40,14 +39,12 @@ def test_values_in_json_are_those_of_the_standard_library(
 
 
 @given(TEXTS | PLAIN, NUMBERS, BYTES, st.integers(0, 3))
-def test_fields_of_csv_are_those_of_the_standard_library(
+def test_fields_of_csv_are_those_of_copy(
     texts: list[str | None], numbers: list[int | None], data: list[bytes | None], skip: int
 ) -> None:
     for column in columns(texts, numbers, data, skip):
-        out = io.StringIO()
-        csv.writer(out).writerows([plain(one), "x"] for one in column.to_pylist())
         written = lines([csv_texts(column), b",x\r\n"], len(column))
-        assert bytes(written).decode() == out.getvalue()
+        assert bytes(written).decode() == csv_of([plain(one), "x"] for one in column.to_pylist())
 
 
 def test_texts_that_have_quotes_are_quoted_whole() -> None:

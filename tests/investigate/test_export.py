@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 from tallystick.investigate import export
 from tallystick.investigate.export import write_batches
+from tests.kit import csv_of
 
 TEXTS = ["", "plain", 'say "no"', "a,b", "two\r\nlines", "tab\t", "\x00\x7f", "žluť", "😀", None]
 VALUES: dict[str, tuple[pa.DataType, list[Any], Callable[[Any], Any]]] = {
@@ -60,23 +60,28 @@ def test_rows_are_written_as_the_standard_library_writes_them(rows: list[tuple[A
         json.dumps(dict(zip(VALUES, row, strict=True)), separators=(",", ":")) for row in plain
     ]
     assert _written("jsonl", [batch, batch.slice(1)]).decode().splitlines() == lines + lines[1:]
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(VALUES)
-    for row in plain:
-        writer.writerow(
-            json.dumps(one, separators=(",", ":")) if isinstance(one, list | dict) else one
-            for one in row
-        )
-    assert _written("csv", [batch]).decode() == text.getvalue()
+    told = (
+        [json.dumps(one, separators=(",", ":")) if isinstance(one, list | dict) else one
+         for one in row] for row in plain
+    )  # fmt: skip
+    assert _written("csv", [batch]).decode() == csv_of([VALUES, *told])
 
 
-@pytest.mark.parametrize("texts", [["", "a", None], [None], []])
-def test_a_row_of_one_empty_text_is_a_row(texts: list[str | None]) -> None:
-    text = io.StringIO()
-    csv.writer(text).writerows([["a"], *([one] for one in texts)])
-    found = _written("csv", [pa.record_batch([pa.array(texts, pa.string())], names=["a"])])
-    assert found.decode() == text.getvalue()
+EMPTY = [
+    (pa.string(), "", '""'), (pa.binary(), b"", '""'), (pa.large_string(), "", '""'),
+    (pa.dictionary(pa.int8(), pa.string()), "", '""'), (pa.list_(pa.int8()), [], "[]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize(("kind", "value", "shown"), EMPTY, ids=lambda one: str(one))
+def test_what_is_empty_is_no_null_in_csv(
+    kind: pa.DataType, value: object, shown: str, columns: int
+) -> None:
+    column = pa.array([value, None], kind)
+    batch = pa.record_batch([column] * columns, names=["a", "b"][:columns])
+    lines = _written("csv", [batch]).decode().split("\r\n")[1:]
+    assert lines == [",".join([shown] * columns), "," * (columns - 1), ""]
 
 
 def test_columns_of_one_name_get_names_of_their_own_in_json_and_keep_theirs_in_csv() -> None:

@@ -1,4 +1,4 @@
-"""Columns as lines of JSON or CSV, byte for byte as the standard library writes such values.
+"""Columns as lines: of JSON as the standard library writes it, of CSV as PostgreSQL's COPY does.
 
 In: columns of texts, whole numbers and bytes. Out: a text for each value, and lines made of these.
 Bytes are lower-case hex digits.
@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 
 from tallystick.arrow.columns import bitmap
 from tallystick.arrow.json_kernels import put_bytes
+from tallystick.arrow.texts import csv_text
 
 _TEXT = pa.large_string()
 """64-bit offsets: what a batch holds may have more digits than 32 bits count."""
-IN_JSON, _IN_CSV = r"[^ !#-\[\]-~]", '[",\r\n]'
-"""What a text has that is not written as it is."""
+IN_JSON, _IN_CSV = r"[^ !#-\[\]-~]", '^$|[",\r\n]'
+"""What a text has, or is, that is not written as it is."""
 _REPEATED = 8
 """A column with so many rows for each of its texts is written text by text."""
 
@@ -37,19 +38,13 @@ def json_texts(column: pa.Array) -> pa.Array:
 
 
 def csv_texts(column: pa.Array) -> pa.Array:
-    """Return each value as a field of a line, in quotes where it needs them."""
+    """Return each value as a field of a line; what is null is nothing."""
     if pa.types.is_binary(column.type):
-        return hex_texts(column).fill_null("")
+        column = hex_texts(column)
+        return pc.if_else(pc.equal(column, ""), csv_text(""), column).fill_null("")
     if not pa.types.is_string(column.type):
         return column.cast(_TEXT).fill_null("")
     return _by_text(column, csv_text, _IN_CSV, lambda one: one).fill_null("")
-
-
-def csv_text(text: str) -> str:
-    """Return a text as a field of a line."""
-    if any(one in text for one in '",\r\n'):
-        return '"' + text.replace('"', '""') + '"'
-    return text
 
 
 def quoted_csv(column: pa.Array) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Texts that have no UTF-8, as columns can hold them.
+"""Texts as columns can hold them, and as fields of CSV.
 
 In: a name in Latin-1 as Python has it, half a pair of UTF-16 surrogates. Out: the same with U+FFFD.
 """
@@ -18,3 +18,13 @@ def whole_text(value: Any) -> Any:
     if not isinstance(value, str) or value.isascii():
         return value
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def csv_text(text: str) -> str:
+    """Return a text as a field of a line, in quotes where it needs them.
+
+    As in PostgreSQL's COPY an empty text does: a field of nothing is NULL.
+    """
+    if not text or any(one in text for one in '",\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text

@@ -6,8 +6,6 @@ records), CSV, Parquet, or an Arrow IPC stream. Memory holds one batch.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import stat
@@ -20,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
-from tallystick.arrow.texts import whole_text
+from tallystick.arrow.texts import csv_text, whole_text
 from tallystick.errors import LogWriteError, UnsupportedFormatError
 from tallystick.printable import shell_quoted
 from tallystick.reading import read_arrow, scan
@@ -263,24 +261,19 @@ def json_lines(out: IO[bytes], rows: Iterable[dict[str, Any]]) -> int:
     return count
 
 
-def csv_lines(
-    out: IO[bytes], columns: Sequence[str], rows: Iterable[dict[str, Any]], *, head: bool = True
-) -> int:
-    """Write a head and one line of CSV for each row, lists and objects as JSON; return how many."""
-    text = io.TextIOWrapper(out, "utf-8", newline="", write_through=True)
-    writer = csv.writer(text)
-    if head:
-        writer.writerow(columns)
+def csv_lines(out: IO[bytes], rows: Iterable[Iterable[Any]]) -> int:
+    """Write one line of CSV for each row, lists and objects as JSON; return how many."""
     count = 0
     for row in rows:
-        writer.writerow(whole_text(_plain(row[name])) for name in columns)
+        out.write(f"{','.join(map(_field, row))}\r\n".encode())
         count += 1
-    text.detach()
     return count
 
 
-def _plain(value: Any) -> Any:
-    return _compact(value) if isinstance(value, dict | list) else value
+def _field(value: Any) -> str:
+    """Return a value as a field of a line of CSV."""
+    text = _compact(value) if isinstance(value, dict | list) else whole_text(str(value))
+    return "" if value is None else csv_text(text)
 
 
 def _rows_as_json(out: IO[bytes], reader: pa.RecordBatchReader) -> int:
@@ -299,22 +292,16 @@ def _rows_as_json(out: IO[bytes], reader: pa.RecordBatchReader) -> int:
 
 
 def _rows_as_csv(out: IO[bytes], reader: pa.RecordBatchReader) -> int:
-    import pyarrow.compute as pc
+    from tallystick.arrow.lines import csv_texts, lines
 
-    from tallystick.arrow.lines import csv_text, csv_texts, lines
-
-    def written(value: Any) -> str:
-        return "" if value is None else csv_text(str(_plain(value)))
-
-    count = csv_lines(out, reader.schema.names, ())
+    csv_lines(out, [reader.schema.names])
+    count = 0
     for batch in _sized(reader):
         parts: list[pa.Array | bytes] = []
         for column in batch.columns:
             # Python's writer has True where Arrow has true.
-            texts = _texts(column, csv_texts, written, but="bool")
+            texts = _texts(column, csv_texts, _field, but="bool")
             parts += [b"," if parts else b"", texts]
-        if batch.num_columns == 1:  # an empty line would be no row
-            parts = [pc.replace_substring_regex(parts[-1], "^$", '""')]
         out.write(lines([*parts, b"\r\n"], batch.num_rows))
         count += batch.num_rows
     out.flush()

@@ -16,14 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.arrow.lines import (
-    csv_text,
     csv_texts,
     has_one_value,
     json_texts,
     lines,
     quoted_csv,
 )
-from tallystick.arrow.texts import whole_text
+from tallystick.arrow.texts import csv_text, whole_text
 from tallystick.reading.filters import time_text
 from tallystick.records import Change, Clock, Fate, Kind, Row, rows_in_columns
 

@@ -432,11 +432,11 @@ def _lines(form: str, out: IO[bytes], found: Iterable[tuple[Group, Clock]]) -> i
     """Write rows as lines; those that come one by one, as where pyarrow is missing, as `export`."""
     count = 0
     if form == "csv":
-        csv_lines(out, CSV_COLUMNS, ())
+        csv_lines(out, [CSV_COLUMNS])
     for some in _together(found):
         if isinstance(some, Iterator):
             if form == "csv":
-                count += csv_lines(out, CSV_COLUMNS, some, head=False)
+                count += csv_lines(out, ([row[name] for name in CSV_COLUMNS] for row in some))
             else:
                 count += json_lines(out, some)
             continue
