@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
@@ -18,16 +17,16 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.investigate.export import csv_lines, json_lines, refuse_input, write_whole
+from tallystick.investigate.keys import MeantKey, every_row
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
 from tallystick.reading.survey import Paths, Survey, deliver, survey
-from tallystick.records import Change, Clock, Fate, Finding, Kind, Row
+from tallystick.records import Clock, Finding, Row
 from tallystick.systems.protocol import (
     Catalogued,
     DecodesLater,
     FateBatches,
-    KnowsFates,
     KnowsRowsBefore,
     LogReading,
     ReadOptions,
@@ -42,8 +41,6 @@ Group: TypeAlias = "RowColumns | list[Row]"
 BATCH_ROWS = 10_000
 """Most rows that are looked at at once."""
 FORMS = ("csv", "jsonl", "parquet")
-_NUMERIC = ("tinyint", "smallint", "int", "bigint", "decimal", "float", "double")
-"""How the kinds of columns begin that hold numbers."""
 CSV_COLUMNS = (
     "fate", "system", "log", "kind", "collection", "key", "transaction", "gtrid", "time",
     "commit_sequence", "ordinal", "values", "before", "after", "file", "offset",
@@ -230,10 +227,10 @@ def _keys(found: Survey, wanted: Filter, key: str) -> Iterator[str]:
     for source in found.logs:
         with suppress(TallystickError, OSError):  # who reads the log says so
             reading = found.read(source)
-            meant = _MeantKey(key, reading)
-            for row in rows_of(reading, set(), Filter(table=wanted.table)):
-                if meant.is_of(row.change):
-                    yield key
+            of_table = Filter(table=wanted.table)
+            if any(MeantKey(key, reading).chosen(rows_of(reading, set(), of_table))):
+                yield key
+            for row in rows_of(reading, set(), of_table):
                 yield from typed(row.change.key, row.change.values or {})
             if isinstance(reading, KnowsRowsBefore):
                 for one in reading.collections():
@@ -256,72 +253,6 @@ def _require_column(key: str, columns: set[str], found: Survey) -> None:
     )
 
 
-class _MeantKey:
-    """The rows that a person means by a key: as the log has it, or ``COLUMN=VALUE``.
-
-    A change may have neither that column nor the whole row, so what is known of rows before it
-    counts, too. What empties their table, after a change of theirs, is one of theirs.
-    """
-
-    def __init__(self, key: str, reading: LogReading) -> None:
-        self._key = key
-        column, separator, self._value = key.partition("=")
-        self._column = column.casefold() if separator else None
-        self._number = _number(self._value) if separator else None
-        self._numeric = set[str]() if self._number is None else self._numbers_of(reading)
-        self._rows = set(self._before(reading)) if separator else set[tuple[str, str]]()
-
-    def is_of(self, change: Change) -> bool:
-        """Return whether a change is of such a row, and note which row that is."""
-        if change.kind is Kind.TRUNCATE:
-            return any(collection == change.collection for collection, _ in self._rows)
-        place = change.collection, change.key
-        if change.key == self._key or self._holds(change.collection, change.values or {}):
-            self._rows.add(place)
-        return place in self._rows
-
-    def _holds(self, collection: str, values: Mapping[str, Any]) -> bool:
-        return any(
-            name.casefold() == self._column
-            and value is not None
-            and (str(value) == self._value or self._equals(collection, value))
-            for name, value in values.items()
-        )
-
-    def _equals(self, collection: str, value: object) -> bool:
-        """Return whether a number is the one that is asked for, however many zeros it ends in."""
-        return collection in self._numeric and _number(str(value)) == self._number
-
-    def _numbers_of(self, reading: LogReading) -> set[str]:
-        """Return the collections of which the column holds numbers."""
-        return {
-            name
-            for one in (reading.collections() if isinstance(reading, Catalogued) else ())
-            for column in one.columns
-            if column.name.casefold() == self._column and column.kind.startswith(_NUMERIC)
-            for name in (one.name, *one.stored)
-        }
-
-    def _before(self, reading: LogReading) -> Iterator[tuple[str, str]]:
-        if not isinstance(reading, KnowsRowsBefore):
-            return
-        for one in reading.collections():
-            if any(column.name.casefold() == self._column for column in one.columns):
-                with suppress(TallystickError):  # then they are not known
-                    for key, values in reading.rows_before(one.name):
-                        if self._holds(one.name, values):
-                            yield one.name, key
-
-
-def _number(text: str) -> Decimal | None:
-    """Return the number that a text states; None if it is no number, or not finite."""
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return None
-    return number if number.is_finite() else None
-
-
 def rows_of(reading: LogReading, names: set[str], wanted: Filter = EVERYTHING) -> Iterator[Row]:
     """Yield the rows of a log that are asked for, and take in what its tables are called."""
     return chain.from_iterable(map(_objects, _groups_of(reading, names, wanted)))
@@ -329,59 +260,51 @@ def rows_of(reading: LogReading, names: set[str], wanted: Filter = EVERYTHING) -
 
 def _groups_of(reading: LogReading, names: set[str], wanted: Filter) -> Iterator[Group]:
     """Yield these rows as they are read: many as columns, else one by one; no group is empty."""
+    meant = None if wanted.key is None else MeantKey(wanted.key, reading)
+    fits = replace(wanted, key=None).of_rows(reading.clock)
+    # Who follows a row has to see what else became of it.
+    read = _read_groups(reading, names, EVERYTHING if meant and meant.follows else wanted)
+    if meant is None and wanted.body is None:
+        for some in read:
+            if not isinstance(some, list) or fits(some[0]):
+                yield some
+        return
+    rows = chain.from_iterable(map(_objects, read))
+    for row in rows if meant is None else meant.chosen(rows):
+        if fits(row):
+            yield [row]
+
+
+def _read_groups(reading: LogReading, names: set[str], wanted: Filter) -> Iterator[Group]:
+    """Yield at least the rows that are asked for, of columns without key and body only these."""
     kept = reading.collections() if isinstance(reading, Catalogued) else ()
     stored = {one.name: one.stored for one in kept}
     names.update(stored, chain.from_iterable(stored.values()))
-    meant = None if wanted.key is None else _MeantKey(wanted.key, reading)
-    fits = replace(wanted, key=None).of_rows(reading.clock)
     name = log_name(reading.source) if reading.source.name else None
-
-    def is_asked_for(row: Row) -> bool:
-        return (meant is None or meant.is_of(row.change)) and fits(row)
-
     batches = None
     if isinstance(reading, FateBatches) and find_spec("pyarrow") is not None:
         batches = reading.fated_batches(BATCH_ROWS)
     if batches is not None:
-        from tallystick.investigate.row_columns import RowColumns, names_in
+        from tallystick.investigate.row_columns import RowColumns, names_in, of_key
 
         for batch in batches:
             stored |= names_in(batch)
             for one in batch.column("collection").unique().to_pylist():
                 names.update((one, *stored.get(one, ())))
-            taken = _narrowed(batch, wanted, reading.clock, stored)
+            if wanted.key is None:
+                taken = wanted.taken_of_rows(batch, reading.clock, stored)
+            else:
+                taken = of_key(batch, wanted.key)
             for part in reading.decoded(taken) if isinstance(reading, DecodesLater) else [taken]:
-                columns = RowColumns(part, name, reading.clock, stored)
-                if meant is None and wanted.body is None:
-                    if part.num_rows:
-                        yield columns
-                elif some := [one for one in columns.rows() if is_asked_for(one)]:
-                    yield some
+                if part.num_rows:
+                    yield RowColumns(part, name, reading.clock, stored)
         return
-    for row in _every_row(reading):
+    for row in every_row(reading):
         collection = row.change.collection
         also = (*row.names, *stored.get(collection, ()))
         names.update((collection, *also))
         change = row.change if name is None else replace(row.change, log=name)
-        if is_asked_for(one := Row(row.fate, change, also)):
-            yield [one]
-
-
-def _narrowed(
-    batch: pa.RecordBatch, wanted: Filter, clock: Clock, stored: Mapping[str, Iterable[str]]
-) -> pa.RecordBatch:
-    """Return at least those rows of a batch that are asked for, as far as columns tell."""
-    if wanted.key is None or "=" in wanted.key:
-        return replace(wanted, key=None).taken_of_rows(batch, clock, stored)
-    from tallystick.investigate.row_columns import of_key
-
-    return of_key(batch, wanted.key)
-
-
-def _every_row(reading: LogReading) -> Iterable[Row]:
-    if isinstance(reading, KnowsFates):
-        return reading.fated_changes()
-    return (Row(Fate.COMMITTED, change) for change in reading.changes())
+        yield [Row(row.fate, change, also)]
 
 
 def meant_name(name: str | None, names: Iterable[str]) -> str | None:

@@ -7,22 +7,19 @@ that the transaction changed, and with all rows of tables without a key that it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tallystick.errors import TallystickError
+from tallystick.investigate.keys import Place, every_row
 from tallystick.records import Change, Fate, Kind, Row
 from tallystick.systems.protocol import (
     Catalogued,
     Collection,
-    KnowsFates,
     KnowsRowsBefore,
     LogReading,
 )
-
-Place = tuple[str, str]
-"""Collection and key of a row."""
 
 DATABASE, LOG = "database", "log"
 
@@ -85,12 +82,8 @@ class Course:
 
 def grouped(reading: LogReading) -> Iterator[tuple[int, Row]]:
     """Yield all rows of a log with the number of their transaction, which counts as they come."""
-    if isinstance(reading, KnowsFates):
-        every: Iterable[Row] = reading.fated_changes()
-    else:
-        every = (Row(Fate.COMMITTED, change) for change in reading.changes())
     number, before = -1, None
-    for row in every:
+    for row in every_row(reading):
         change = row.change
         about = change.transaction, change.gtrid, change.commit_sequence
         number += about != before

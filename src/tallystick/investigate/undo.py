@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tallystick.errors import TransactionUsageError
+from tallystick.investigate.keys import Place
 from tallystick.investigate.statements import (
     CannotTellError,
     Table,
@@ -26,7 +27,6 @@ from tallystick.investigate.steps import (
     LOG,
     Course,
     Image,
-    Place,
     Step,
     course_of,
     grouped,

@@ -36,5 +36,5 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], as_json: bool, **opti
     if as_json:
         print_json_lines(found, streams=True)
     else:
-        show_rows(found)
+        show_rows(found, wanted.key)
     end_listing(ctx, problems)

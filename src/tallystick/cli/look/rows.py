@@ -22,6 +22,7 @@ from tallystick.cli.options import (
     reading_options,
 )
 from tallystick.cli.output import WIDTH, Printer, Unbroken, say
+from tallystick.investigate.keys import other_value
 from tallystick.investigate.rows import FORMS, export_rows, row_dicts
 from tallystick.printable import counted, printable
 from tallystick.reading.filters import Filter
@@ -89,7 +90,8 @@ def command(
     form = form_of(form, as_json=as_json)
     problems: list[Finding] = []
     if form is None and output is None:
-        show_rows(row_dicts(paths, wanted, options=read_options(**options), problems=problems))
+        found = row_dicts(paths, wanted, options=read_options(**options), problems=problems)
+        show_rows(found, wanted.key)
     else:
         _write(paths, form or "csv", output, wanted, options, problems)
     end_listing(ctx, problems)
@@ -110,8 +112,8 @@ def _write(
         say(f"{counted(count, 'row')} in {output}", err=True)
 
 
-def show_rows(found: Iterable[Mapping[str, Any]]) -> None:
-    """Print rows by transaction, and how many there are."""
+def show_rows(found: Iterable[Mapping[str, Any]], key: str | None) -> None:
+    """Print rows by transaction, and how many there are; those are marked that have another key."""
     out, counts = Printer(streams=True), Counter[str]()
     log = transaction = None
     for row in found:
@@ -125,6 +127,9 @@ def show_rows(found: Iterable[Mapping[str, Any]]) -> None:
             _show_transaction(out, row)
         for line in row_lines(row):
             out.line(line)
+        if key is not None and (other := other_value(key, row["values"] or {})):
+            column, value = other
+            out.line(f"      the same row: its {column} is {_value(value)} here", style="yellow")
     said = ", ".join(f"{count:,} {fate.replace('_', ' ')}" for fate, count in counts.items())
     out.line(f"{counted(counts.total(), 'row')}: {said}" if said else "No row", style="bold")
 

@@ -92,6 +92,8 @@ class Dialect:
         one: what, at the end of a DELETE or an UPDATE, limits it to one row; empty where nothing
             does.
         zoned: whether dates and times depend on `ReadOptions.timezone`.
+        rewrites: whether the log has an UPDATE as the delete of a row and the add of one, which may
+            have another key.
     """
 
     literal: Callable[[Column, Any], str]
@@ -101,6 +103,7 @@ class Dialect:
     holds: Callable[[Column, Any], bool] = lambda _column, _value: True
     one: str = ""
     zoned: bool = False
+    rewrites: bool = False
 
 
 @runtime_checkable

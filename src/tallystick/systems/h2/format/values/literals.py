@@ -109,4 +109,6 @@ _MADE = {
 _TEXT, _VARCHAR = ("VARCHAR", "CLOB"), re.compile(r"VARCHAR\(\d{1,5}\)")
 _WITHOUT_LENGTH_MAX = 1 << 20
 
-DIALECT = Dialect(_literal, _compares, _folded, _declared, one=" LIMIT 1", zoned=True)
+DIALECT = Dialect(
+    _literal, _compares, _folded, _declared, one=" LIMIT 1", zoned=True, rewrites=True
+)
