@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import pytest
 
 from tallystick import Journal
 from tallystick.arrow.schemas import FINDINGS, LOGS
+from tallystick.arrow.texts import whole_text
 from tallystick.errors import LogUnreadableError, LogWriteError
 from tallystick.reconcile.structures import GLOBAL_TRANSACTIONS
 from tallystick.report import write_report
@@ -74,6 +76,14 @@ def test_a_name_that_is_no_text_is_one_of_a_page(tables: Path, tmp_path: Path) -
     odd.unlink()
     with pytest.raises(LogUnreadableError, match="utf-8"):  # no path of Arrow's
         write_report(shutil.copytree(tables, odd), tables / "report.html")
+
+
+def test_a_log_whose_name_is_no_text_is_shown_and_typed_as_at_a_terminal(tables: Path) -> None:
+    name = os.fsdecode(b"/e/bad\xff")
+    write_table(tables, "logs", LOGS, [answer(whole_text(name), "refuses")])
+    text = html.unescape(write_report(tables, tables / "report.html").read_text("utf-8"))
+    assert ("bad\\udcff" in text, "\ufffd" in text) == (True, False)
+    assert "tallystick explain $'/e/bad\\xff'" in text
 
 
 def test_text_of_a_log_never_becomes_markup(tables: Path) -> None:

@@ -368,7 +368,7 @@ def _batches_of_objects(
 
 
 def _array(values: Callable[[], Iterable[Any]], kind: pa.DataType, count: int) -> pa.Array:
-    """Make a column; half a pair of UTF-16 surrogates, which is no UTF-8, becomes U+FFFD."""
+    """Make a column; what is no UTF-8 is written as `whole_text` says."""
     try:
         return pa.array(values(), kind, size=count)
     except UnicodeEncodeError:

@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from tallystick.arrow.texts import given_name
 from tallystick.indoubt.listing import InDoubt, in_doubt_of
 from tallystick.indoubt.runbook import Act, acts_of, name_of
 from tallystick.printable import counted, shell_quoted
@@ -118,7 +119,7 @@ class Names:
     @property
     def place(self) -> str:
         """The path below which commands look, for a POSIX shell."""
-        return shell_quoted(self.common or ".")
+        return shell_quoted(given_name(self.common) or ".")
 
 
 def headline(data: ReportData, names: Names) -> Headline:
@@ -182,7 +183,7 @@ def _of_logs(data: ReportData, names: Names) -> Iterator[Card]:
             names(row["log"]),
             f"{row['text']}{decided}",
             (),
-            f"tallystick explain {shell_quoted(row['log'])}",
+            f"tallystick explain {shell_quoted(given_name(row['log']))}",
         )
 
 
