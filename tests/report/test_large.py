@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +72,31 @@ def _tables() -> Iterator[tuple[str, pa.Schema, list[dict[str, Any]]]]:
                "transactions": n + m, "latency_p50": 0.01 * n, "group_records_avg": 3.0}
         for n, log in enumerate(logs) for m in range(60)
     ]  # fmt: skip
+
+
+def test_a_pipe_or_a_device_gets_one_page_and_nothing_beside_it(
+    large: Path, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "pipe-logs").mkdir()
+    (tmp_path / "pipe-logs/index.html").write_text("of somebody else")
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text, "utf-8")
+        write_report(large, pipe)
+    assert "-logs/" not in read.result()
+    write_report(large, "/dev/null")
+    assert sorted(one.name for one in tmp_path.rglob("*")) == ["index.html", "pipe", "pipe-logs"]
+    assert not Path("/dev/null-logs").exists()
+
+
+def test_standard_output_that_is_a_file_gets_one_page(large: Path, tmp_path: Path) -> None:
+    with (tmp_path / "page.html").open("w") as out:
+        command = [sys.executable, "-m", "tallystick", "report", str(large), "-o", "/dev/stdout"]
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert (text.startswith("<!doctype html>"), "-logs/" in text) == (True, False)
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ _BYTE, _SHOWN = re.compile("[\udc80-\udcff]"), re.compile(r"\\udc([89a-f][0-9a-f
 def whole_text(value: Any) -> Any:
     r"""Return a text, or each in a sequence, in which no surrogate is left.
 
-    A byte of a name becomes its escape, as ``\udcff``, so that two names stay two. Any other value comes
-    back as it is.
+    A byte of a name becomes its escape, as ``\udcff``, so that two names stay two. Any other
+    value comes back as it is.
     """
     if isinstance(value, list | tuple):
         return [whole_text(one) for one in value]

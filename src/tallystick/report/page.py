@@ -52,7 +52,7 @@ def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str])
     """Write the report on the tables in a folder; returns the absolute path of its first page.
 
     Of more than 200 logs those with anything to say have pages in the folder ``TARGET-logs``,
-    where TARGET is the path without ``.html``.
+    where TARGET is the path without ``.html``; beside a pipe or a device there is no such folder.
 
     Raises `LogUnreadableError` where tables are missing, `LogWriteError` where a page cannot be
     written, or would take the place of what belongs to a log.
@@ -61,6 +61,8 @@ def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str])
     refuse_input(path, [])
     folder = path.with_name(f"{path.stem}-logs")
     data = load(Path(tables))
+    if not (beside := _has_place_beside(path)):
+        data.of_log.clear()
     pages = _Pages(str(tables), data, *(quote(os.fsencode(one.name)) for one in (path, folder)))
     try:
         LOCAL.mkdir(str(path.parent))
@@ -69,12 +71,19 @@ def write_report(tables: str | os.PathLike[str], target: str | os.PathLike[str])
             for name, text in pages.of_logs():
                 _write(folder / name, text)
         _write(path, pages.first())
-        _remove_others(folder, set(pages.names.values()) | {"index.html"} if data.of_log else set())
+        if beside:
+            _remove_others(folder, {*pages.names.values(), "index.html"} if data.of_log else set())
     except OSError as error:
         raise LogWriteError(
             f"cannot write the report: {reason_of(error)}", file=str(path)
         ) from error
     return path
+
+
+def _has_place_beside(path: Path) -> bool:
+    """Return whether a folder may lie beside a page: not of a pipe, or of our own output."""
+    named = str(path.parent) in ("/dev", "/dev/fd", "/proc/self/fd")
+    return not named and (path.is_file() or not path.exists())
 
 
 def _write(path: Path, text: str) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from tallystick.cli.options import Command, NewPath, as_json
 from tallystick.cli.output import print_json, say
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(cls=Command)
@@ -26,4 +22,4 @@ def command(tables: str, output: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"report": str(path)})
     else:
-        say(str(path))
+        say(str(path), err=not path.is_file())
