@@ -395,8 +395,9 @@ class _Writer:
         names = dict.fromkeys(act.collection for act in acts if act.text.startswith("INSERT "))
         tables = [self._course.collections[name] for name in names]
         return [
-            Act(table.name, "", {}, identity(table, column, way))
+            Act(table.name, "", {}, identity(table, column, way), warnings=warnings)
             for table in tables
+            for warnings in [(table.bound,) if table.bound else ()]
             for column in table.columns
             if column.counted
         ]

@@ -72,7 +72,7 @@ from tallystick.systems.derby.read.names import KNOWN, Names, Rows
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
-from tallystick.systems.derby.read.surroundings import started_by, surroundings_of
+from tallystick.systems.derby.read.surroundings import bound_by, started_by, surroundings_of
 from tallystick.systems.derby.read.tables import (
     Database,
     Numbers,
@@ -393,7 +393,9 @@ class DerbyReading(Reading):
 
     def collections(self) -> Sequence[Collection]:
         """Return the tables of users, by the database's catalogue in the log and beside it."""
-        return self._database.collections()
+        found = self._database.collections()
+        bound = bound_by(self.log)
+        return [replace(one, bound=bound) for one in found] if bound else found
 
     def changes_of(
         self, collection: str, after: int | None = None, until: int | None = None

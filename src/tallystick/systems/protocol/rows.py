@@ -60,6 +60,8 @@ class Collection:
         stored: what `Change.collection` has for it in ``changes()``, if that may be another name.
         quoted: its name as statements of SQL have it; empty where it is in no database.
         unique: names of columns of which no two rows have the same values, besides the key.
+        bound: why the database may refuse to make an identity ``BY DEFAULT``, after "it was";
+            empty where nothing speaks for that.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Collection:
     stored: tuple[str, ...] = ()
     quoted: str = field(default="", compare=False)
     unique: tuple[tuple[str, ...], ...] = field(default=(), compare=False)
+    bound: str = field(default="", compare=False)
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -151,6 +151,24 @@ def started_by(files: LogFiles) -> tuple[str, str] | None:
     return None
 
 
+def bound_by(files: LogFiles) -> str:
+    """Return by which version, after "it was", a database may keep identities as they are.
+
+    ``SET GENERATED`` came with Derby 10.13, which takes it of databases of 10.11 or later.
+    """
+    version, _ = started_by(files) or ("10.13", "")
+    _, minor = map(int, version.split("."))
+    if minor >= _SETS_GENERATED:
+        return ""
+    upgraded = ", once it is upgraded (upgrade=true)" if minor < _KEEPS_GENERATED else ""
+    text = f"written by Derby {version}, which refuses SET GENERATED"
+    return f"{text}: 10.13 or later takes it{upgraded}"
+
+
+_SETS_GENERATED, _KEEPS_GENERATED = 13, 11
+"""Minor versions of an engine that has that statement, and of databases in which it may be used."""
+
+
 def _engine(files: LogFiles) -> Iterator[Part]:
     if (found := started_by(files)) is not None:
         version, path = found
