@@ -387,7 +387,14 @@ class _Writer:
     def ordered(self, steps: list[Step]) -> Iterator[tuple[Step, str]]:
         """Yield steps in an order that a database takes; see `_apart`."""
         return _apart(
-            [_Move(one, *(self._keys_of(one, side) for side in self._sides(one))) for one in steps]
+            [
+                _Move(
+                    one,
+                    *(self._keys_of(one, side) for side in self._sides(one)),
+                    *(self._led_to(one, side) for side in self._sides(one)),
+                )
+                for one in steps
+            ]
         )
 
     def identities(self, acts: Iterable[Act], way: str) -> list[Act]:
@@ -417,6 +424,23 @@ class _Writer:
                 columns = [one for one in known.columns if one.name in names]
                 found.add((known.name, names, comparable(columns, self._dialect, image.values)))
         return frozenset(found)
+
+    def _led_to(self, step: Step, image: Image | None) -> frozenset[Key]:
+        """Return the keys of other rows that a row has in its foreign keys, as far as known."""
+        known = self._course.collections.get(step.change.collection)
+        if self._dialect is None or known is None or image is None or image.values is None:
+            return frozenset()
+        found = set[Key]()
+        for own, name, others in known.references:
+            values = {other: image.values.get(one) for one, other in zip(own, others, strict=True)}
+            other = self._course.collections.get(name)
+            if other is None or None in values.values():
+                continue
+            columns = [one for one in other.columns if one.name in values]
+            for names in {other.key, *other.unique}:
+                if {*names} == values.keys():
+                    found.add((name, names, comparable(columns, self._dialect, values)))
+        return frozenset(found - self._keys_of(step, image))
 
     def acts(self, step: Step, why: str = "") -> Iterator[Act]:
         """Yield what is to be done for a step; nothing where it left the row as it was.
@@ -474,46 +498,95 @@ Key = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A step, with the keys that the row has where its statement finds it, and leaves it."""
+    """A step, with the keys that the row has where its statement finds it, and leaves it.
+
+    ``led`` and ``leads`` are the keys of other rows to which its foreign keys lead then.
+    """
 
     step: Step
     old: frozenset[Key]
     new: frozenset[Key]
+    led: frozenset[Key] = frozenset()
+    leads: frozenset[Key] = frozenset()
 
 
 _RING = "it and other rows have swapped keys, which takes one UPDATE of them all"
 
 
 def _apart(moves: list[_Move]) -> Iterator[tuple[Step, str]]:
-    """Yield steps, each after the one that frees the key that it takes, and why one cannot be done.
+    """Yield steps, each after those that it waits for, and why one cannot be done.
 
     One UPDATE may have moved keys from row to row; of statements for each row the database would
-    refuse the first that meets another row.
+    refuse the first that meets another row. So it would a row before the one that its foreign key
+    leads to, and the end of that one before its own; where rows lead to each other in a ring, the
+    order of the log is left.
     """
-    holders: dict[Key, Place] = {}
-    waiting = {one.step.place: deque[_Move]() for one in moves}
-    held_up: dict[Key, list[Place]] = {}
-    for one in {one.step.place: one for one in reversed(moves)}.values():  # the first of each
-        holders |= dict.fromkeys(one.old, one.step.place)
+    order = _Order(moves)
     for move in moves:
-        waiting[move.step.place].append(move)
-        ready = [move.step.place] if len(waiting[move.step.place]) == 1 else []
+        yield from ((one.step, "") for one in order.add(move))
+    left = [one for one in order.left() if one.led or one.leads]
+    if left:
+        bare = [replace(one, led=frozenset(), leads=frozenset()) for one in order.left()]
+        yield from _apart(bare)
+    else:
+        yield from ((one.step, _RING) for one in order.left())
+
+
+class _Order:
+    """Moves that wait for each other.
+
+    Args:
+        moves: all that will be added, in their order.
+    """
+
+    def __init__(self, moves: list[_Move]) -> None:
+        first = {one.step.place: one for one in reversed(moves)}.values()
+        self._waiting = {one.step.place: deque[_Move]() for one in moves}
+        self._held_up: dict[Key, list[Place]] = {}
+        self._holders: dict[Key, Place] = {}
+        self._leading: dict[Key, set[Place]] = {}
+        self._to_come = frozenset[Key]().union(*(one.new for one in moves))
+        for one in first:
+            self._take(one.step.place, one.old, one.led)
+
+    def add(self, move: _Move) -> Iterator[_Move]:
+        """Yield the moves that can be made now that this one has come."""
+        queue = self._waiting[move.step.place]
+        queue.append(move)
+        ready = [move.step.place] if len(queue) == 1 else []
         while ready:
             place = ready.pop()
-            while waiting[place]:
-                one = waiting[place][0]
-                taken = next((key for key in one.new if holders.get(key, place) != place), None)
-                if taken is not None:
-                    held_up.setdefault(taken, []).append(place)
+            queue = self._waiting[place]
+            while queue:
+                one = queue[0]
+                blocked = next(self._blocks(place, one), None)
+                if blocked is not None:
+                    self._held_up.setdefault(blocked, []).append(place)
                     break
-                yield waiting[place].popleft().step, ""
-                for key in one.old - one.new:
-                    if holders.get(key) == place:
-                        del holders[key]
-                        ready += held_up.pop(key, [])
-                holders |= dict.fromkeys(one.new, place)
-    for queue in waiting.values():
-        yield from ((one.step, _RING) for one in queue)
+                yield queue.popleft()
+                for key in one.old:
+                    if self._holders.get(key) == place:
+                        del self._holders[key]
+                for key in one.led:
+                    self._leading.get(key, set()).discard(place)
+                self._take(place, one.new, one.leads)
+                for key in one.old | one.new | one.led:
+                    ready += self._held_up.pop(key, [])
+
+    def left(self) -> list[_Move]:
+        """Return the moves that none of the others lets be made."""
+        return [one for queue in self._waiting.values() for one in queue]
+
+    def _take(self, place: Place, keys: Iterable[Key], leads: Iterable[Key]) -> None:
+        self._holders |= dict.fromkeys(keys, place)
+        for key in leads:
+            self._leading.setdefault(key, set()).add(place)
+
+    def _blocks(self, place: Place, one: _Move) -> Iterator[Key]:
+        """Yield the keys for which a move has to wait."""
+        yield from (key for key in one.new if self._holders.get(key, place) != place)
+        yield from (key for key in one.leads if key in self._to_come and key not in self._holders)
+        yield from (key for key in one.old - one.new if self._leading.get(key, set()) - {place})
 
 
 def _known(image: Image | None) -> Mapping[str, Any] | None:

@@ -311,3 +311,74 @@ def test_an_old_derby_that_keeps_its_identities_is_named(
     (warning,) = freed.warnings
     assert warning.endswith(f"which refuses SET GENERATED: {OLD[version]}")
     assert reversal.text.count("WARNING: APP.T was written by Derby 10.") == 1
+
+
+_P = "create table P (ID INT NOT NULL PRIMARY KEY)"
+_C = "create table C (ID INT NOT NULL PRIMARY KEY, PID INT, FOREIGN KEY (PID) REFERENCES P (ID){})"
+_S = "create table S (ID INT NOT NULL PRIMARY KEY, UP INT, FOREIGN KEY (UP) REFERENCES S (ID){})"
+_X = "create table X (A INT NOT NULL, B CHAR(5) NOT NULL, PRIMARY KEY (A, B))"
+_Y = (
+    "create table Y (ID INT NOT NULL PRIMARY KEY, B CHAR(5), A INT, "
+    "FOREIGN KEY (A, B) REFERENCES X (A, B))"
+)
+FAMILIES = {
+    "a cascade": (
+        ["P", "C"], [_P, _C.format(" ON DELETE CASCADE"), "insert into P values (1), (2)",
+        "insert into C values (10, 1), (11, 1), (12, 2)"], ["delete from P where ID = 1"],
+    ),
+    "set to null": (
+        ["P", "C"], [_P, _C.format(" ON DELETE SET NULL"), "insert into P values (1), (2)",
+        "insert into C values (10, 1), (11, 1), (12, 2)"], ["delete from P where ID = 1"],
+    ),
+    "a tree": (
+        ["S"], [_S.format(" ON DELETE CASCADE"), "insert into S values (1, NULL)",
+        *(f"insert into S values ({n}, {n - 1})" for n in (2, 3, 4))],
+        ["delete from S where ID = 1"],
+    ),
+    "a ring": (
+        ["S"], [_S.format(""), "insert into S values (1, NULL)"],
+        ["insert into S values (2, 1), (3, 2)", "update S set UP = 3 where ID = 1"],
+    ),
+    "two columns": (
+        ["X", "Y"], [_X, _Y, "insert into X values (1, 'x'), (2, 'y')",
+        "insert into Y values (1, 'x', 1), (2, NULL, 7)"],
+        ["delete from Y where ID = 1", "delete from X where A = 1", "insert into X values (7, 'z')",
+         "update Y set B = 'z' where ID = 2"],
+    ),
+    "another parent": (
+        ["P", "C"], [_P, _C.format(""), "insert into P values (1)", "insert into C values (10, 1)"],
+        ["insert into P values (2)", "insert into C values (20, 2)",
+         "update C set PID = 2 where ID = 10", "delete from P where ID = 1"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_row_comes_after_the_one_that_it_leads_to_and_goes_before_it(
+    engine: str, family: str, tmp_path: Path
+) -> None:
+    tables, made, changed = FAMILIES[family]
+    path = tmp_path / "db"
+    shown = ["commit", *(f"dump\t{name}" for name in tables), "say\tend"]
+
+    def ran(*parts: Iterable[str], create: bool = False) -> list[list[list[str]]]:
+        steps = [f"open\t{url(engine, path, create=create)}"]
+        for some in parts:
+            steps += [*(f"sql\t{one}" for one in some), *shown]
+        found = [list[list[str]]()]
+        for line in run_steps(engine, steps):
+            assert line[0] != "REFUSED", line
+            found[-1].append(line)
+            found += [[]] if line[0] == "SAY" else []
+        return [sorted(one) for one in found[:-1]]
+
+    before, after = ran(made, changed, create=True)
+    log = path if path.is_dir() else path.with_name("db.h2.db")
+    *_, last = next(iter(survey(log).readings())).changes()
+    called = f"{last.transaction}@{last.commit_sequence}"
+    # An opening of H2 begins another log.
+    made_acts = [make(log, called)[0].acts for make in (undo, redo)]
+    for acts, expected in zip(made_acts, (before, after), strict=True):
+        assert not any(act.cannot_tell for act in acts)
+        assert ran([act.text for act in acts]) == [expected]

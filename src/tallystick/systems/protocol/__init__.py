@@ -49,6 +49,7 @@ from tallystick.systems.protocol.rows import (
     Importable,
     KnowsFates,
     KnowsRowsBefore,
+    Reference,
     Typed,
 )
 from tallystick.systems.protocol.source import (
@@ -111,6 +112,7 @@ __all__ = [
     "Reached",
     "ReadOptions",
     "Reading",
+    "Reference",
     "ResourceTraits",
     "Separable",
     "Split",

@@ -50,6 +50,9 @@ class Column:
     counted: bool = False
 
 
+Reference = tuple[tuple[str, ...], str, tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Collection:
     """A table, queue or container.
@@ -60,6 +63,7 @@ class Collection:
         stored: what `Change.collection` has for it in ``changes()``, if that may be another name.
         quoted: its name as statements of SQL have it; empty where it is in no database.
         unique: names of columns of which no two rows have the same values, besides the key.
+        references: foreign keys: names of columns, the table that they lead to, and its columns.
         bound: why the database may refuse to make an identity ``BY DEFAULT``, after "it was";
             empty where nothing speaks for that.
     """
@@ -69,6 +73,7 @@ class Collection:
     stored: tuple[str, ...] = ()
     quoted: str = field(default="", compare=False)
     unique: tuple[tuple[str, ...], ...] = field(default=(), compare=False)
+    references: tuple[Reference, ...] = field(default=(), compare=False)
     bound: str = field(default="", compare=False)
 
     @property

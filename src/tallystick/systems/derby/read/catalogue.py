@@ -29,10 +29,10 @@ from tallystick.systems.derby.read.containers import (
 
 CONGLOMERATES, TABLES, COLUMNS, SCHEMAS = 32, 96, 144, 192
 """Containers of the tables of the catalogue that name tables, in every database."""
-CONSTRAINTS, KEYS = 240, 304
-"""Those of the tables that tell primary keys, and which index is whose."""
+CONSTRAINTS, KEYS, FOREIGN_KEYS = 240, 304, 512
+"""Those of the tables that tell primary and foreign keys, and which index is whose."""
 
-CATALOGUE = (CONGLOMERATES, TABLES, COLUMNS, SCHEMAS, CONSTRAINTS, KEYS)
+CATALOGUE = (CONGLOMERATES, TABLES, COLUMNS, SCHEMAS, CONSTRAINTS, KEYS, FOREIGN_KEYS)
 NAMING = (CONGLOMERATES, TABLES, SCHEMAS)
 """Those of them that tell which table a container is."""
 
@@ -69,6 +69,8 @@ class Table:
         key: the numbers of the columns of the primary key, in its order.
         unique: those of the columns of each unique index.
         quoted: the name in statements.
+        references: the numbers of the columns of foreign keys, the ids of the tables that they lead
+            to, and the numbers of their columns.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Table:
     key: tuple[int, ...] = ()
     unique: tuple[tuple[int, ...], ...] = ()
     quoted: str = ""
+    references: tuple[tuple[tuple[int, ...], str, tuple[int, ...]], ...] = ()
 
     @property
     def layout(self) -> Layout:
@@ -187,7 +190,8 @@ class Catalogue:
         self.freed |= dict.fromkeys(self._numbers - numbers, commit or 0)
         self._numbers = numbers
         columns = _columns(self._of(COLUMNS))
-        there, keys, unique = set[str](), self._keys(), self._unique()
+        there, unique = set[str](), self._unique()
+        keys, references = self._keys()
         self.names = {}
         for row in self._of(TABLES):
             identity, schema = _text(row, 0), _text(row, 3)
@@ -206,6 +210,7 @@ class Catalogue:
                 _renew(table, container, columns[identity], since)
                 table.key = keys.get(identity, ())
                 table.unique = tuple(unique.get(identity, ()))
+                table.references = tuple(references.get(identity, ()))
                 parts = schemas.get(schema, schema), _text(row, 1)
                 table.quoted = ".".join('"' + one.replace('"', '""') + '"' for one in parts)
         for identity in self.tables.keys() - there:
@@ -217,15 +222,27 @@ class Catalogue:
         self._names |= {table.name for table in self.tables.values()}
         self.last |= {name: container for container, name in self.names.items()}
 
-    def _keys(self) -> dict[str, tuple[int, ...]]:
-        """Return the numbers of the columns of primary keys, by the ids of tables."""
+    def _keys(
+        self,
+    ) -> tuple[
+        dict[str, tuple[int, ...]], dict[str, list[tuple[tuple[int, ...], str, tuple[int, ...]]]]
+    ]:
+        """Return the columns of primary keys, and foreign keys, by the ids of tables."""
         indexes = {_text(row, 7): row.get(5) or b"" for row in self._of(CONGLOMERATES)}
-        of_constraints = {_text(row, 0): _text(row, 1) for row in self._of(KEYS)}
-        return {
-            _text(row, 1): _key_columns(indexes.get(of_constraints.get(_text(row, 0), ""), b""))
+        rows = [*self._of(KEYS), *self._of(FOREIGN_KEYS)]
+        columns = {_text(row, 0): _key_columns(indexes.get(_text(row, 1), b"")) for row in rows}
+        tables = {_text(row, 0): _text(row, 1) for row in self._of(CONSTRAINTS)}
+        primary = {
+            _text(row, 1): columns.get(_text(row, 0), ())
             for row in self._of(CONSTRAINTS)
             if _text(row, 3) == _PRIMARY_KEY
         }
+        foreign: dict[str, list[tuple[tuple[int, ...], str, tuple[int, ...]]]] = {}
+        for row in self._of(FOREIGN_KEYS):
+            own, other = _text(row, 0), _text(row, 2)
+            one = columns[own], tables.get(other, ""), columns.get(other, ())
+            foreign.setdefault(tables.get(own, ""), []).append(one)
+        return primary, foreign
 
     def _unique(self) -> dict[str, list[tuple[int, ...]]]:
         """Return the numbers of the columns of unique indexes, by the ids of tables."""

@@ -53,7 +53,7 @@ from tallystick.systems.derby.read.containers import (
 )
 from tallystick.systems.derby.read.names import Names, Rows
 from tallystick.systems.derby.read.spans import ByteRange
-from tallystick.systems.protocol import LOST, Collection, Column
+from tallystick.systems.protocol import LOST, Collection, Column, Reference
 
 Numbers = Sequence[int]
 Ranges = Callable[[Numbers, Numbers], Iterable[ByteRange]]
@@ -82,6 +82,7 @@ class Database:
         for one in self._catalogue_commits:
             catalogue.apply((body for _, body in one.operations), one.commit)
         self.tables = {table.name: table for table in catalogue.tables.values()}
+        self._by_id = dict(catalogue.tables)
         self._freed, self._is_other = catalogue.freed, cache(catalogue.is_other)
 
     def names(self, until: int = 0) -> Names:
@@ -125,9 +126,21 @@ class Database:
                     tuple(one[0] for at, one in enumerate(table.layout) if one and at in index)
                     for index in table.unique
                 ),
+                tuple(self._references(table)),
             )
             for name, table in sorted(self.tables.items())
         ]
+
+    def _references(self, table: Table) -> Iterator[Reference]:
+        """Yield the foreign keys of a table by names, as far as they are known."""
+        for columns, identity, others in table.references:
+            if (other := self._by_id.get(identity)) is not None:
+                known = [
+                    tuple(one[0] for at in numbers if at < len(layout) and (one := layout[at]))
+                    for numbers, layout in ((columns, table.layout), (others, other.layout))
+                ]
+                if len(known[0]) == len(known[1]) > 0:
+                    yield known[0], other.name, known[1]
 
     def changes(self, name: str, ranges: Ranges, after: int | None = None) -> Iterator[Change]:
         """Yield the changes of a table that these ranges commit, in commit order.

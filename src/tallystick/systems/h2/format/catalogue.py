@@ -17,7 +17,7 @@ from tallystick.systems.h2.format.entries import TABLE_CATALOG, TABLE_META, Entr
 from tallystick.systems.h2.format.values.datetime import Zone
 from tallystick.systems.h2.format.values.java_text import whole_number
 from tallystick.systems.h2.format.values.types import Value
-from tallystick.systems.protocol import Collection, Column
+from tallystick.systems.protocol import Collection, Column, Reference
 
 Row = tuple[Value | None, ...]
 
@@ -32,6 +32,12 @@ _CREATE = re.compile(
 _KEY = re.compile(
     rf"ALTER TABLE ({_NAME}(?:\.{_NAME})?) ADD CONSTRAINT (?:IF NOT EXISTS )?{_NAME}(?:\.{_NAME})?"
     rf"(?: COMMENT (?:\w+\()?{_TEXT}\)?)? PRIMARY KEY\(({_NAME}(?:, {_NAME})*)\)"
+)
+_REFERENCE = re.compile(
+    rf"ALTER TABLE ({_NAME}(?:\.{_NAME})?) ADD CONSTRAINT (?:IF NOT EXISTS )?{_NAME}(?:\.{_NAME})?"
+    rf"(?: COMMENT (?:\w+\()?{_TEXT}\)?)? FOREIGN KEY\(({_NAME}(?:, {_NAME})*)\)"
+    rf"(?: INDEX {_NAME}(?:\.{_NAME})?)? REFERENCES ({_NAME}(?:\.{_NAME})?)"
+    rf"\(({_NAME}(?:, {_NAME})*)\)"
 )
 _UNIQUE = re.compile(
     rf"CREATE UNIQUE (?:HASH )?INDEX (?:IF NOT EXISTS )?{_NAME}(?:\.{_NAME})?"
@@ -86,6 +92,7 @@ class TableName:
         key: the columns of the primary key, in its order.
         quoted: the name as it stands in statements.
         unique: the columns of its other indexes that are unique.
+        references: as of `Collection`.
     """
 
     name: str
@@ -94,6 +101,7 @@ class TableName:
     key: tuple[str, ...] = ()
     quoted: str = ""
     unique: tuple[tuple[str, ...], ...] = ()
+    references: tuple[Reference, ...] = ()
 
 
 _OWN = {
@@ -107,6 +115,7 @@ def table_names(rows: Iterable[Row]) -> dict[int, TableName]:
     names, domains, keys = dict(_OWN), dict[str, str](), dict[str, tuple[str, ...]]()
     created: list[tuple[int, str, str]] = []
     unique: dict[str, list[tuple[str, ...]]] = {}
+    references: dict[str, list[Reference]] = {}
     for values in rows:
         identity, sql = whole_number(_text(values, 0)), _text(values, _SQL_COLUMN)
         if (match := _DOMAIN.match(sql)) is not None:
@@ -114,7 +123,10 @@ def table_names(rows: Iterable[Row]) -> dict[int, TableName]:
         elif (match := _CREATE.match(sql)) is not None and identity is not None:
             created.append((identity, match[1], sql[match.end() :]))
         elif (match := _KEY.match(sql)) is not None:
-            keys[_unquoted(match[1])] = tuple(map(_unquoted, _PARTS.findall(match[2])))
+            keys[_unquoted(match[1])] = _unquoted_all(match[2])
+        elif (match := _REFERENCE.match(sql)) is not None:
+            one = _unquoted_all(match[2]), _unquoted(match[3]), _unquoted_all(match[4])
+            references.setdefault(_unquoted(match[1]), []).append(one)
         elif (match := _UNIQUE.match(sql)) is not None:
             parts = map(_PARTS.match, map(str.strip, _definitions(sql[match.end() :])))
             index = tuple(_unquoted(part[0]) for part in parts if part is not None)
@@ -123,8 +135,9 @@ def table_names(rows: Iterable[Row]) -> dict[int, TableName]:
         columns, types = _columns(sql)
         types = tuple(_base(one, domains) for one in types)
         plain = _unquoted(name)
-        key, others = keys.get(plain, ()), tuple(unique.get(plain, ()))
-        names[identity] = TableName(plain, columns, types, key, _quoted(name), others)
+        others, leads = tuple(unique.get(plain, ())), tuple(references.get(plain, ()))
+        key, quoted = keys.get(plain, ()), _quoted(name)
+        names[identity] = TableName(plain, columns, types, key, quoted, others, leads)
     return names
 
 
@@ -143,8 +156,8 @@ def collections(names: Mapping[int, TableName]) -> list[Collection]:
             pairs = zip(table.columns, table.types, strict=True)
             places = {name: at for at, name in enumerate(table.key, 1)}
             columns = tuple(Column(one, kind, _kind(kind), places.get(one)) for one, kind in pairs)
-            name, quoted, unique = table.name, table.quoted, table.unique
-            found.append(Collection(name, columns, quoted=quoted, unique=unique))
+            more = {"unique": table.unique, "references": table.references}
+            found.append(Collection(table.name, columns, quoted=table.quoted, **more))
     return sorted(found, key=lambda one: one.name)
 
 
@@ -170,6 +183,10 @@ def _unquoted(name: str) -> str:
         part[1:-1].replace('""', '"') if part.startswith('"') else part
         for part in _PARTS.findall(name)
     )
+
+
+def _unquoted_all(names: str) -> tuple[str, ...]:
+    return tuple(map(_unquoted, _PARTS.findall(names)))
 
 
 def _quoted(name: str) -> str:
