@@ -8,7 +8,8 @@ import pytest
 
 from tallystick.investigate.rows import rows
 from tallystick.reading.filters import Filter
-from tests.interop.undo.test_undo import ENGINES, is_h2, run_steps, url
+from tests.interop.undo.histories import is_h2
+from tests.interop.undo.test_undo import ENGINES, run_steps, url
 
 pytestmark = pytest.mark.interop
 

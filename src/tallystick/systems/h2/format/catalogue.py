@@ -156,8 +156,8 @@ def collections(names: Mapping[int, TableName]) -> list[Collection]:
             pairs = zip(table.columns, table.types, strict=True)
             places = {name: at for at, name in enumerate(table.key, 1)}
             columns = tuple(Column(one, kind, _kind(kind), places.get(one)) for one, kind in pairs)
-            more = {"unique": table.unique, "references": table.references}
-            found.append(Collection(table.name, columns, quoted=table.quoted, **more))
+            one = Collection(table.name, columns, quoted=table.quoted, unique=table.unique)
+            found.append(replace(one, references=table.references))
     return sorted(found, key=lambda one: one.name)
 
 
