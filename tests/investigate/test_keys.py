@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import cast
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tallystick.arrow.schemas import batches_of_fated
 from tallystick.investigate.keys import MeantKey, other_value
-from tallystick.records import Change, Fate, Kind, Row
+from tallystick.records import Change, Clock, Fate, Kind, Row
 from tallystick.systems.protocol import LogReading
 
 _KINDS = {"+": Kind.ADD, "-": Kind.DELETE, "~": Kind.UPDATE, "0": Kind.TRUNCATE}
@@ -71,6 +75,33 @@ def test_a_row_is_followed_through_its_keys(
     ]
     shown = [f"{marks[one.kind]}{one.key}{(one.values or {}).get('NAME', '')}" for one in changes]
     assert " ".join(shown) == expected
+
+
+class _InColumns(_Reading):
+    """The same log, with its rows in batches of so many."""
+
+    clock = Clock.NONE
+
+    def __init__(self, rows: int, *transactions: str) -> None:
+        super().__init__("h2", *transactions)
+        self._rows = rows
+
+    def fated_batches(self, _rows: int) -> Iterator[pa.RecordBatch]:
+        return batches_of_fated(self.fated_changes(), self.clock.value, self._rows)
+
+
+_WORDS = st.lists(st.sampled_from([f"{mark}{key}" for mark in "+-" for key in "1234"]), max_size=7)
+
+
+@given(st.lists(_WORDS.map(" ".join), max_size=6), st.sampled_from("1234"), st.integers(1, 9))
+def test_columns_tell_the_same_rows_as_objects(log: list[str], key: str, rows: int) -> None:
+    one_by_one, in_columns = _Reading("h2", *log), _InColumns(rows, *log)
+    every = [*one_by_one.fated_changes()]
+    expected = [*MeantKey(key, cast(LogReading, one_by_one)).chosen(every)]
+    meant = MeantKey(key, cast(LogReading, in_columns))
+    assert [*meant.chosen(every)] == expected
+    assert (some := meant.looked_at) is not None
+    assert [*meant.chosen(one for one in every if some.has(one.change))] == expected
 
 
 def test_many_rows_that_get_other_keys_at_once_are_paired_in_a_moment() -> None:

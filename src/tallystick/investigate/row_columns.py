@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +24,7 @@ from tallystick.arrow.lines import (
     quoted_csv,
 )
 from tallystick.arrow.texts import csv_text, whole_text
+from tallystick.investigate.keys import LookedAt, Place
 from tallystick.reading.filters import time_text
 from tallystick.records import Change, Clock, Fate, Kind, Row, rows_in_columns
 
@@ -49,10 +51,93 @@ def names_in(batch: pa.RecordBatch) -> dict[str, tuple[str, ...]]:
     return {one: (*json.loads(one),) for one in texts}
 
 
-def of_key(batch: pa.RecordBatch, key: str) -> pa.RecordBatch:
-    """Return the rows of a key, and those that empty tables."""
-    empties = pc.equal(batch["kind"].cast(pa.string()), Kind.TRUNCATE.value)
-    return batch.filter(pc.or_(pc.equal(batch["key"].cast(pa.string()), key), empties))
+def looked_at(batch: pa.RecordBatch, wanted: LookedAt) -> pa.RecordBatch:
+    """Return the rows that are looked at, and those that empty tables."""
+    found = pc.equal(batch["kind"].cast(pa.string()), Kind.TRUNCATE.value)
+    for name, kind, values in (
+        ("key", pa.string(), wanted.keys),
+        ("commit_sequence", pa.int64(), wanted.commits),
+    ):
+        found = pc.or_(found, pc.is_in(batch[name].cast(kind), pa.array([*values], kind)))
+    return batch.filter(found)
+
+
+Placed = tuple[Kind, Place]
+
+
+def rekeying(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[Placed]]]:
+    """Yield the number of each transaction that may have moved a row, and what it did where.
+
+    It deletes a row, and adds another one; a row that is deleted and added again in its place at
+    once is the same one. Memory holds a transaction.
+    """
+    waiting: list[pa.RecordBatch] = []
+    last, goes, comes = None, False, False
+    for batch in filter(len, batches):
+        begins, gone, come = _left_over(batch)
+        places = batch.select(_PLACED)
+        if last != _about(batch, 0):
+            if goes and comes:
+                yield _placed(waiting)
+            waiting, goes, comes = [], False, False
+        waiting.append(places.slice(0, begins[1] if len(begins) > 1 else None))
+        goes, comes = goes or gone[0], comes or come[0]
+        if len(begins) > 1:
+            if goes and comes:
+                yield _placed(waiting)
+            for at in np.flatnonzero(gone[1:-1] & come[1:-1]) + 1:
+                yield _placed([places.slice(begins[at], begins[at + 1] - begins[at])])
+            waiting, goes, comes = [places.slice(begins[-1])], gone[-1], come[-1]
+        last = _about(batch, len(batch) - 1)
+    if goes and comes:
+        yield _placed(waiting)
+
+
+_PLACED = ("kind", "collection", "key", "commit_sequence")
+_TRANSACTION = ("transaction", "gtrid", "commit_sequence")
+
+
+def _about(batch: pa.RecordBatch, at: int) -> tuple[Any, ...]:
+    return tuple(batch[name][at].as_py() for name in _TRANSACTION)
+
+
+def _left_over(batch: pa.RecordBatch) -> tuple[list[int], Any, Any]:
+    """Return where transactions begin, and which delete and add rows, but those that do so at once.
+
+    That is a delete before the add of the same row.
+    """
+    other = np.logical_or.reduce([_changes(batch[name]) for name in _TRANSACTION])
+    begins = np.append(0, np.flatnonzero(other) + 1)
+    deletes, adds = (_is_kind(batch, kind) for kind in (Kind.DELETE, Kind.ADD))
+    same = ~(other | _changes(batch["collection"]) | _changes(batch["key"]))
+    at_once = same & deletes[:-1] & adds[1:]
+    deletes[:-1] &= ~at_once
+    adds[1:] &= ~at_once
+    gone, come = (np.logical_or.reduceat(one, begins) for one in (deletes, adds))
+    return begins.tolist(), gone, come
+
+
+def _is_kind(batch: pa.RecordBatch, kind: Kind) -> Any:
+    return pc.equal(batch["kind"].cast(pa.string()), kind.value).to_numpy(zero_copy_only=False)
+
+
+def _changes(column: pa.Array) -> Any:
+    """Return for each value but the first whether it is another one than that before it."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    before, after = column.slice(0, len(column) - 1), column.slice(1)
+    nothing = pc.xor(before.is_null(), after.is_null())
+    found = pc.coalesce(pc.not_equal(before, after), nothing)
+    return found.to_numpy(zero_copy_only=False)
+
+
+def _placed(parts: Sequence[pa.RecordBatch]) -> tuple[int, list[Placed]]:
+    found: list[Placed] = []
+    for part in parts:
+        kinds, collections, keys = (part[name].to_pylist() for name in _PLACED[:3])
+        places = zip(collections, keys, strict=True)
+        found += zip(map(_KINDS.__getitem__, kinds), places, strict=True)
+    return parts[0]["commit_sequence"][0].as_py(), found
 
 
 @dataclass(frozen=True, slots=True)

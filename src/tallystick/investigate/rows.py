@@ -11,13 +11,12 @@ from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
-from importlib.util import find_spec
 from itertools import chain, groupby
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from tallystick.errors import TallystickError, UnsupportedFormatError
 from tallystick.investigate.export import csv_lines, json_lines, refuse_input, write_whole
-from tallystick.investigate.keys import MeantKey, every_row
+from tallystick.investigate.keys import LookedAt, MeantKey, every_row, fated_batches
 from tallystick.reading.filters import EVERYTHING, Filter, time_text
 from tallystick.reading.names import log_name
 from tallystick.reading.results import is_severe
@@ -26,7 +25,6 @@ from tallystick.records import Clock, Finding, Row
 from tallystick.systems.protocol import (
     Catalogued,
     DecodesLater,
-    FateBatches,
     KnowsRowsBefore,
     LogReading,
     ReadOptions,
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
     from tallystick.investigate.row_columns import RowColumns
 
 Group: TypeAlias = "RowColumns | list[Row]"
-BATCH_ROWS = 10_000
-"""Most rows that are looked at at once."""
 FORMS = ("csv", "jsonl", "parquet")
 CSV_COLUMNS = (
     "fate", "system", "log", "kind", "collection", "key", "transaction", "gtrid", "time",
@@ -262,8 +258,7 @@ def _groups_of(reading: LogReading, names: set[str], wanted: Filter) -> Iterator
     """Yield these rows as they are read: many as columns, else one by one; no group is empty."""
     meant = None if wanted.key is None else MeantKey(wanted.key, reading)
     fits = replace(wanted, key=None).of_rows(reading.clock)
-    # Who follows a row has to see what else became of it.
-    read = _read_groups(reading, names, EVERYTHING if meant and meant.follows else wanted)
+    read = _read_groups(reading, names, wanted if meant is None else meant.looked_at)
     if meant is None and wanted.body is None:
         for some in read:
             if not isinstance(some, list) or fits(some[0]):
@@ -275,26 +270,26 @@ def _groups_of(reading: LogReading, names: set[str], wanted: Filter) -> Iterator
             yield [row]
 
 
-def _read_groups(reading: LogReading, names: set[str], wanted: Filter) -> Iterator[Group]:
-    """Yield at least the rows that are asked for, of columns without key and body only these."""
+def _read_groups(
+    reading: LogReading, names: set[str], wanted: Filter | LookedAt | None
+) -> Iterator[Group]:
+    """Yield at least the rows that are wanted, of columns only these; with None all."""
     kept = reading.collections() if isinstance(reading, Catalogued) else ()
     stored = {one.name: one.stored for one in kept}
     names.update(stored, chain.from_iterable(stored.values()))
     name = log_name(reading.source) if reading.source.name else None
-    batches = None
-    if isinstance(reading, FateBatches) and find_spec("pyarrow") is not None:
-        batches = reading.fated_batches(BATCH_ROWS)
-    if batches is not None:
-        from tallystick.investigate.row_columns import RowColumns, names_in, of_key
+    if (batches := fated_batches(reading)) is not None:
+        from tallystick.investigate.row_columns import RowColumns, looked_at, names_in
 
         for batch in batches:
             stored |= names_in(batch)
             for one in batch.column("collection").unique().to_pylist():
                 names.update((one, *stored.get(one, ())))
-            if wanted.key is None:
+            taken = batch
+            if isinstance(wanted, Filter):
                 taken = wanted.taken_of_rows(batch, reading.clock, stored)
-            else:
-                taken = of_key(batch, wanted.key)
+            elif wanted is not None:
+                taken = looked_at(batch, wanted)
             for part in reading.decoded(taken) if isinstance(reading, DecodesLater) else [taken]:
                 if part.num_rows:
                     yield RowColumns(part, name, reading.clock, stored)
