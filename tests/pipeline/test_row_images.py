@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from tallystick.arrow.schemas import CHANGES, batch_of
+from tallystick.arrow.texts import whole_text
 from tallystick.errors import TallystickError
 from tallystick.pipeline.change_feed import FEED, feed
 from tallystick.pipeline.options import OptionError, SourceOptions, parse
@@ -229,12 +230,16 @@ def test_a_base_gives_the_images_of_changes_after_it_only(tmp_path: Path) -> Non
 
 def test_a_log_whose_name_is_in_another_encoding_has_its_images(tmp_path: Path) -> None:
     """The base has the name as every table has it."""
-    base = {"log": "/\ufffd", "collection": "T", "key": "1", "after": b"base"}
-    pyarrow.parquet.write_table(pa.Table.from_pylist([base]), tmp_path / "base.parquet")
-    for log in ("/\udce4", "/\udce5"):
+    logs = dict(zip(("/\udce4", "/\udce5"), (b"one", b"other"), strict=True))
+    base = [
+        {"log": whole_text(log), "collection": "T", "key": "1", "after": after}
+        for log, after in logs.items()
+    ]
+    pyarrow.parquet.write_table(pa.Table.from_pylist(base), tmp_path / "base.parquet")
+    for log, after in logs.items():
         with images_of(str(tmp_path), str(tmp_path / "base.parquet"), log) as images:
             (row,) = _found(feed(images.filled(_batches([history_row(1, "delete", "1")]))))
-        assert row == (1, "delete", b"base", None)
+        assert row == (1, "delete", after, None)
     assert len([*tmp_path.glob("*.images")]) == 2
 
 

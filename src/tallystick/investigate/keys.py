@@ -181,7 +181,7 @@ def _rows_of(reading: LogReading, wanted: LookedAt | None) -> Iterator[Row]:
         from tallystick.investigate.row_columns import RowColumns, looked_at
 
         for batch in batches:
-            yield from RowColumns(looked_at(batch, wanted), None, reading.clock, {}).rows()
+            yield from RowColumns(looked_at(batch, *wanted), None, reading.clock, {}).rows()
         return
     yield from (row for row in every_row(reading) if wanted is None or wanted.has(row.change))
 

@@ -24,7 +24,6 @@ from tallystick.arrow.lines import (
     quoted_csv,
 )
 from tallystick.arrow.texts import csv_text, whole_text
-from tallystick.investigate.keys import LookedAt, Place
 from tallystick.reading.filters import time_text
 from tallystick.records import Change, Clock, Fate, Kind, Row, rows_in_columns
 
@@ -51,18 +50,18 @@ def names_in(batch: pa.RecordBatch) -> dict[str, tuple[str, ...]]:
     return {one: (*json.loads(one),) for one in texts}
 
 
-def looked_at(batch: pa.RecordBatch, wanted: LookedAt) -> pa.RecordBatch:
-    """Return the rows that are looked at, and those that empty tables."""
+def looked_at(batch: pa.RecordBatch, keys: Iterable[str], commits: Iterable[int]) -> pa.RecordBatch:
+    """Return the rows of these keys, and of these transactions, and those that empty tables."""
     found = pc.equal(batch["kind"].cast(pa.string()), Kind.TRUNCATE.value)
     for name, kind, values in (
-        ("key", pa.string(), wanted.keys),
-        ("commit_sequence", pa.int64(), wanted.commits),
+        ("key", pa.string(), keys),
+        ("commit_sequence", pa.int64(), commits),
     ):
         found = pc.or_(found, pc.is_in(batch[name].cast(kind), pa.array([*values], kind)))
     return batch.filter(found)
 
 
-Placed = tuple[Kind, Place]
+Placed = tuple[Kind, tuple[str, str]]
 
 
 def rekeying(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[Placed]]]:

@@ -289,7 +289,7 @@ def _read_groups(
             if isinstance(wanted, Filter):
                 taken = wanted.taken_of_rows(batch, reading.clock, stored)
             elif wanted is not None:
-                taken = looked_at(batch, wanted)
+                taken = looked_at(batch, *wanted)
             for part in reading.decoded(taken) if isinstance(reading, DecodesLater) else [taken]:
                 if part.num_rows:
                     yield RowColumns(part, name, reading.clock, stored)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.arrow.schemas import json_text
-from tallystick.investigate import rows as investigated
+from tallystick.investigate import keys as investigated
 from tallystick.investigate.rows import rows_of
 from tallystick.reading.filters import Filter
 from tallystick.records import Row
