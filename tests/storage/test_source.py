@@ -8,13 +8,17 @@ import random
 import shutil
 import tempfile
 import tracemalloc
+import zlib
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, ClassVar
 
+import fsspec
 import pytest
 import zstandard
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -503,3 +507,75 @@ def test_files_may_be_unpacked_in_several_threads(
     monkeypatch.setattr(source, "_unpacked_before", known)
     with open_source(str(_write(tmp_path / "log.gz"))) as opened:
         assert opened.data == CONTENT
+
+
+class _Store(MemoryFileSystem):  # type: ignore[misc]
+    """Objects with versions; counts the bytes that are brought of each."""
+
+    protocol = "versions"
+    cachable = False
+    brought: ClassVar[Counter[str]] = Counter()
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        opened = super()._open(path, mode, **options)
+        if mode == "rb":
+            opened.details = {"ETag": str(zlib.crc32(opened.getvalue()))}
+            read = opened.read
+
+            def counted(size: int = -1) -> bytes:
+                found: bytes = read(size)
+                self.brought[path.rpartition("/")[2]] += len(found)
+                return found
+
+            opened.read = counted
+        return opened
+
+
+@pytest.fixture
+def put(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bytes], str]:
+    """Return a function that puts an object into a store of the test's own; it returns its URL."""
+    fsspec.register_implementation("versions", _Store, clobber=True)
+    monkeypatch.setattr(_Store, "brought", Counter())
+    monkeypatch.setattr(_Store, "store", {})
+    monkeypatch.setattr(source, "_brought_before", {})
+
+    def made(name: str, content: bytes) -> str:
+        with fsspec.open(f"versions://b/{name}", "wb") as stream:
+            stream.write(content)
+        return f"versions://b/{name}"
+
+    return made
+
+
+def test_an_object_is_brought_once_while_it_has_one_version(
+    put: Callable[[str, bytes], str],
+) -> None:
+    urls = {put("log", CONTENT): CONTENT, put("log.gz", gzip.compress(CONTENT)): CONTENT}
+    urls[put("nothing", b"")] = b""
+    for _ in range(3):
+        for url, content in urls.items():
+            with open_source(url) as opened:
+                assert opened.data == content
+    assert _Store.brought["log"] == len(CONTENT)
+    assert _Store.brought["log.gz"] == len(gzip.compress(CONTENT))
+    url = put("log", CONTENT[::-1])
+    with open_source(url) as opened:
+        assert opened.data == CONTENT[::-1]
+    assert _Store.brought["log"] == 2 * len(CONTENT)
+
+
+def test_of_objects_no_more_is_kept_than_there_is_room_for(
+    put: Callable[[str, bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_BROUGHT_MAX", 2 * len(CONTENT))
+    held = open_source(put("0", CONTENT))
+    for number in range(4):
+        with open_source(put(str(number), CONTENT)) as opened:
+            assert opened.data == CONTENT
+    kept = ["versions://b/2", "versions://b/3"]
+    assert [*source._brought_before] == kept
+    with open_source(put("large", 3 * CONTENT)) as opened:
+        assert opened.data == 3 * CONTENT
+    assert [*source._brought_before] == kept
+    assert held.data == CONTENT
+    held.close()

@@ -11,13 +11,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tallystick.storage.source import is_remote
+from tallystick.storage.source import OBJECT_VERSIONS, is_remote
 
 ABSENT = (-1, 0)
 """The fingerprint of a file that is not there, or cannot be looked at."""
 
-_VERSIONS = ("ETag", "etag", "generation", "version_id", "LastModified", "last_modified", "mtime")
-"""What object stores call the version of an object, best first."""
+_VERSIONS = (*OBJECT_VERSIONS, "LastModified", "last_modified", "mtime")
 
 
 def fingerprint(file: str) -> list[int]:

@@ -214,7 +214,7 @@ def open_source(path: str, ends: WrittenEnds | None = None) -> ByteSource:
     with as_unreadable(path):
         if is_remote(path):
             with _open_remote(path) as stream:
-                return _from_stream(path, stream)
+                return _downloaded(path, stream)
         with _open_local(path) as stream:
             read_through(path, stream.fileno())
             if path.endswith(PACKINGS):
@@ -345,6 +345,46 @@ def _unpacked(path: str, stream: IO[bytes]) -> ByteSource:
         _unpacked_before.clear()
     _unpacked_before[path] = _Unpacked(_stamp(found), source.damage, data)
     return source
+
+
+class _Object(NamedTuple):
+    """What was brought of an object in a store."""
+
+    version: tuple[str, str]
+    data: memoryview
+    damage: str
+
+
+_brought_before: dict[str, _Object] = {}
+"""By URL, the oldest first, in temporary files that have no names: all tables of a log in one task
+read its files up to eight times, and a store wants money for each."""
+_BROUGHT_MAX = 256 << 20
+"""Most bytes of all these together."""
+OBJECT_VERSIONS = ("ETag", "etag", "generation", "version_id")
+"""What object stores call the version of an object, best first: no other bytes have it."""
+
+
+def _downloaded(path: str, stream: IO[bytes]) -> ByteSource:
+    """Return the bytes of an object; those of last time while the store has that version."""
+    details = getattr(stream, "details", None)
+    found = details if isinstance(details, dict) else {}
+    version = next(((one, str(found[one])) for one in OBJECT_VERSIONS if found.get(one)), None)
+    if version is None:
+        return _from_stream(path, stream)
+    known = _brought_before.get(path)
+    if known is None or known.version != version:
+        source = _from_stream(path, stream)
+        known = _Object(version, source.data, source.damage)
+        _brought_before.pop(path, None)
+        if len(known.data) <= _BROUGHT_MAX:
+            _brought_before[path] = known
+        sizes = {one: len(kept.data) for one, kept in list(_brought_before.items())}
+        for one in list(sizes):
+            if sum(sizes.values()) <= _BROUGHT_MAX and len(sizes) <= _REMEMBERED_MAX:
+                break
+            del sizes[one]
+            _brought_before.pop(one, None)
+    return ByteSource(path, known.data[:], known.damage)
 
 
 def require_whole(paths: Iterable[str]) -> None:
@@ -537,7 +577,9 @@ def _from_stream(path: str, stream: IO[bytes]) -> ByteSource:
             _require_room(path, total, limit, free, folder)
             spool.write(piece)
         spool.flush()
-        source = _from_descriptor(path, spool.fileno())
+        # It is a file already, so no bytes of it need be in memory.
+        whole = mmap.mmap(spool.fileno(), total, access=mmap.ACCESS_READ) if total else None
+        source = ByteSource(path, memoryview(whole or b""), _map=whole)
         source.damage = getattr(reader, "damage", "")
         return source
 
