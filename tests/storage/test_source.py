@@ -389,20 +389,23 @@ def test_where_zeros_begin_is_known_of_every_layout_and_all_bytes_are_the_files(
                 assert opened.data.readonly
 
 
-def test_a_preallocated_file_is_read_through_once_and_then_what_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("room", [len(CONTENT), len(CONTENT) - 1])
+def test_a_preallocated_file_is_read_through_once_and_what_is_written_as_often_as_it_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     path = tmp_path / "segment"
     path.write_bytes(CONTENT.ljust(1 << 22, b"\0"))
     reads = _counted(monkeypatch)
     monkeypatch.setattr(source, "SETTLED_NS", NEVER)
-    ends = WrittenEnds()
+    ends = WrittenEnds(_room=room)
     ends.open(str(path)).close()
     assert sum(reads) <= (1 << 22) + (1 << 17) + len(CONTENT)
     assert max(reads) == len(CONTENT)
     reads.clear()
-    ends.open(str(path)).close()
-    assert reads == [len(CONTENT)]
+    for _ in range(2):
+        with ends.open(str(path)) as opened:
+            assert bytes(opened.data) == path.read_bytes()
+    assert reads == ([] if room == len(CONTENT) else 2 * [len(CONTENT)])
     with path.open("r+b") as file:
         file.seek(1 << 21)
         file.write(b"more")

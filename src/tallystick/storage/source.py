@@ -639,6 +639,8 @@ def _read_whole(descriptor: int, size: int) -> bytes:
 
 _ZEROS_MIN = 1 << 18
 """Fewest bytes of zeros that are worth a look."""
+_WRITTEN_MAX = 32 << 20
+"""Most bytes that are written in all files of a log that are kept for the next pass."""
 _WINDOW = 1 << 16
 """Bytes that are looked at together: so few that they stay in the cache of the processor."""
 
@@ -647,12 +649,15 @@ _WINDOW = 1 << 16
 class WrittenEnds:
     """Opens preallocated files, and remembers where their zeros begin.
 
-    A file that nobody changed for `SETTLED_NS` is looked at from its end on, once; what is given
-    has memory for what is written alone. A file that changed, or changes meanwhile, is read whole:
-    what is looked at before the rest may not be of the same moment.
+    A file that nobody changed for `SETTLED_NS` is looked at from its end on, and read, once; what
+    is given has memory for what is written alone, and is kept where all that is written in the
+    files of the log is no more than `_WRITTEN_MAX`. A file that changed, or changes meanwhile, is
+    read whole, each time: what is looked at before the rest may not be of the same moment.
     """
 
     _known: dict[str, tuple[tuple[int, ...], int]] = field(default_factory=dict)
+    _kept: dict[str, memoryview] = field(default_factory=dict)
+    _room: int = _WRITTEN_MAX
 
     def open(self, path: str) -> ByteSource:
         """Open a file as `open_source` does, and raise what that raises."""
@@ -664,8 +669,11 @@ class WrittenEnds:
         size = 0 if stamp is None else os.fstat(descriptor).st_size
         if stamp is None or size < _ZEROS_MIN:
             return _from_descriptor(path, descriptor)
-        known = self._known.get(path)
-        end = known[1] if known and known[0] == stamp else _written_end(descriptor, size)
+        was, end = self._known.get(path, ((), 0))
+        if was == stamp and path in self._kept:
+            return ByteSource(path, self._kept[path][:], zeros_from=end)
+        if was != stamp:
+            end = _written_end(descriptor, size)
         if size > READ_WHOLE_MAX or size - end < _ZEROS_MIN:
             source = _from_descriptor(path, descriptor)
         else:
@@ -675,7 +683,12 @@ class WrittenEnds:
             return _from_descriptor(path, descriptor)
         self._known[path] = stamp, end
         source.zeros_from = end
-        return source
+        self._room -= end
+        if self._room < 0:  # of so large a log none is there any more when it is asked for again
+            self._kept.clear()
+            return source
+        self._kept[path] = source.data
+        return ByteSource(path, source.data[:], zeros_from=end)
 
 
 def _written_end(descriptor: int, size: int) -> int:
