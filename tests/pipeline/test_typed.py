@@ -18,12 +18,13 @@ from tallystick.pipeline.change_feed import feed
 from tallystick.pipeline.options import OptionError, SourceOptions, parse
 from tallystick.pipeline.planning import tasks
 from tallystick.pipeline.row_images import WITH_IMAGES
-from tallystick.pipeline.source.batch import with_collection
+from tallystick.pipeline.source import batch as batch_source
+from tallystick.pipeline.source.batch import TallystickDataSource, with_collection
 from tallystick.pipeline.source.file_ranges import file_ranges, packed, read
 from tallystick.pipeline.source.positions import Position
 from tallystick.pipeline.source.tailer import Tailer
 from tallystick.pipeline.task import execute
-from tallystick.pipeline.typed import OF_FEED, collection_rows, typed
+from tallystick.pipeline.typed import OF_FEED, catalogue_of, collection_rows, typed
 from tallystick.systems.protocol import Collection, Column
 from tests.fixtures import fixture_dir
 from tests.pipeline.histories import history_row
@@ -317,6 +318,42 @@ def test_a_stream_of_a_table_gives_what_a_batch_gives(tmp_path: Path) -> None:
         position = reached
     assert len(commits) > 1
     assert rows == _derby_changes(str(tmp_path / "log"))
+
+
+@pytest.mark.usefixtures("streams")
+def test_a_column_that_is_added_after_a_frame_was_made_is_rescued(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A query that is started again from the same frame lost its values without a word."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from tallystick.pipeline.source.stream import LogStreamReader
+
+    given = {"path": DERBY, "table": "changes", "collection": "APP.T"}
+    given["imagesFolder"] = str(tmp_path / "images")
+
+    def earlier(*asked: Any) -> dict[tuple[str, str], dict[Collection, str]]:
+        return {
+            key: {replace(one, columns=one.columns[:-1]): log for one, log in found.items()}
+            for key, found in catalogue_of(*asked).items()
+        }
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch_source, "catalogue_of", earlier)
+        frame = TallystickDataSource(given).schema()
+    assert frame.names == ["ID", "V", *OF_FEED]
+    source = TallystickDataSource(given)
+    found = list[dict[str, Any]]()
+    for reader in (source.reader(frame), source.streamReader(frame)):
+        if isinstance(reader, LogStreamReader):
+            parts: Any = reader.partitions({}, reader.latestOffset({}, ReadAllAvailable()))
+        else:
+            parts = reader.partitions()
+        rows = [row for part in parts for one in reader.read(part) for row in one.to_pylist()]
+        found = found or rows
+        assert rows == found
+    rescued = {row["ID"]: json.loads(row["_rescued"]) for row in found if row["ID"]}
+    assert (rescued[2], rescued[3]) == ({"W": None}, {"W": "clob"})
 
 
 def test_through_spark_a_table_of_derby_has_its_columns(spark: SparkSession) -> None:

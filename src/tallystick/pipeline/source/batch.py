@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-_OPTIONS, _KEY = "tallystick.options", "tallystick.key"
+_OPTIONS, _KEY, _COLUMNS = "tallystick.options", "tallystick.key", "tallystick.columns"
 """Keys of a column's metadata."""
 
 
@@ -111,7 +111,8 @@ class TallystickDataSource(DataSource):
         if options.collection is not None:  # it may be given in other letters of case
             given = {one: given[one] for one in given if one.lower() != "collection"}
             given["collection"] = options.collection
-        return _with_options(spark_schema(options.schema), given, options.key)
+        noted = {_KEY: options.key, _COLUMNS: [name for name, _ in options.typed]}
+        return _with_options(spark_schema(options.schema), given, noted)
 
     @one_sentence()
     def reader(self, schema: StructType | pa.Schema) -> DataSourceReader:
@@ -127,7 +128,12 @@ class TallystickDataSource(DataSource):
         return PruningReader(options) if _pushing_down() else TableReader(options)
 
     def _parsed(self, schema: StructType) -> SourceOptions:
-        return with_collection(parse(_options_of(schema) | dict(self.options)))
+        options = with_collection(parse(_options_of(schema) | dict(self.options)))
+        known = _noted(schema, _COLUMNS)
+        if known is None:
+            return options
+        # A column that was added since is none of the query's: its values are rescued.
+        return replace(options, typed=tuple(one for one in options.typed if one[0] in known))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the stream reader. Raises `OptionError` for a table that cannot be streamed."""
@@ -290,10 +296,13 @@ def narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
     return replace(options, columns=tuple(columns), declared=tuple(schema.names))
 
 
-def _with_options(schema: StructType, options: Mapping[str, str], key: Sequence[str]) -> StructType:
+def _with_options(
+    schema: StructType, options: Mapping[str, str], noted: Mapping[str, Sequence[str]]
+) -> StructType:
     names = {name.lower() for name in NAMES}
     kept = {name: value for name, value in options.items() if name.lower() in names}
-    schema.fields[0].metadata = {_OPTIONS: json.dumps(kept), _KEY: json.dumps(key)}
+    values = {_OPTIONS: kept, **noted}
+    schema.fields[0].metadata = {name: json.dumps(value) for name, value in values.items()}
     return schema
 
 
