@@ -768,7 +768,6 @@ OTHERS = [
     Row("h2", "large-log-512", h2_change(_closed_in(1, 2)), "log-not-named"),
     Row("h2", "large-log-512", h2_change(_closed_in(1, 2, key_added=1000)), "log-not-named"),
     Row("h2", "large-log-512", h2_change(_record_after_fill), "record-after-fill"),
-    Row("h2", "large-log-512", h2_change(lambda _, data: data.append(0)), "odd-size"),
     Row("jboss", HORNETQ, put("hornetq-data-2.hq", 0, b"J" * 16), "load-refused"),
     Row("jboss", ARTEMIS, copied_file, "same-file-id"),
     Row("jboss", ARTEMIS, put("activemq-data-2.amq", 8, b"\xff" * 8), "odd-id"),

@@ -443,6 +443,24 @@ def test_the_file_that_h2_1_4_opens_in_place_of_a_page_store_is_named(
     assert all("MV_STORE=FALSE" in part.why for part in found)
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda data: data[:-1],
+        lambda data: data + b"\n",
+        lambda data: data + bytes(3000),
+    ],
+    ids=["a byte less", "a line's end", "zeros of half a page"],
+)
+def test_what_is_no_whole_page_at_the_end_of_a_file_is_none_of_the_database(
+    end: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    """1.3.176 and 1.4.200 count whole pages; one that a log lists and that is cut is missing."""
+    (tmp_path / "db.h2.db").write_bytes(end(bytes(base("committed-2048"))))
+    (one,) = tallystick.explain(tmp_path).logs
+    assert one.judgement.answer is Answer.SAFE
+
+
 def test_a_page_store_with_the_name_of_the_other_store_is_told(tmp_path: Path) -> None:
     """1.4.200 refuses it (90030); 1.3.176 makes a new database beside it."""
     (tmp_path / "bank.mv.db").write_bytes(base())

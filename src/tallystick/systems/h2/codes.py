@@ -248,12 +248,6 @@ REASONS = reasons(
         "a copy of the file that was taken at one moment",
     ),
     Reason(
-        "odd-size",
-        Answer.CANNOT_TELL,
-        "The file ends inside a page, and the engine makes it larger by whole pages: it was cut.",
-        "a copy of the file from before it was cut",
-    ),
-    Reason(
         "record-after-fill",
         Answer.CANNOT_TELL,
         "A record stands after the zeros with which a flush fills its page: the engine begins the "

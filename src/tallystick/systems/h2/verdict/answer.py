@@ -76,8 +76,6 @@ def _losses(result: EngineResult, findings: Sequence[Finding]) -> Iterator[Groun
 def _proof(file: OpenedFile, digest: LogDigest) -> Iterator[Ground]:
     """Yield what proves that nothing is missing at the log's end, and what speaks against that."""
     header, stream = file.header, digest.stream
-    if file.size % stream.pages.page_size:
-        yield Ground("odd-size", f"The file ends inside page {stream.pages.page_count}.")
     if header is not None and not header.first_trunk and not header.first_data:
         # The second copy is written after the first: a crash between them leaves that of the open
         # log.
