@@ -443,6 +443,17 @@ def test_the_file_that_h2_1_4_opens_in_place_of_a_page_store_is_named(
     assert all("MV_STORE=FALSE" in part.why for part in found)
 
 
+def test_a_folder_in_the_place_of_the_other_store_keeps_the_log_from_being_redone(
+    tmp_path: Path,
+) -> None:
+    """1.3.176 and 1.4.200, with MV_STORE=FALSE: 90097. 1.2.147 and 1.3.160 open the database."""
+    (tmp_path / "db.h2.db").write_bytes(base("committed-2048"))
+    (tmp_path / "db.mv.db").mkdir()
+    (one,) = tallystick.explain(tmp_path).logs
+    assert one.judgement.answer is Answer.CANNOT_TELL
+    assert "90097" in one.judgement.text
+
+
 @pytest.mark.parametrize(
     "end",
     [

@@ -36,6 +36,7 @@ from tallystick.systems.derby.engine.flushed_pages import (
     flushed_pages,
     rows_written,
 )
+from tallystick.systems.derby.engine.forward_scan import ENDS_IN_ZEROS
 from tallystick.systems.derby.engine.recovery import (
     VERSION_SETTING,
     reach_from,
@@ -51,6 +52,7 @@ from tallystick.systems.derby.format.layout import (
     decode_header,
     instant_text,
     make_instant,
+    split_instant,
 )
 from tallystick.systems.derby.read.catalogue import Catalogue
 from tallystick.systems.derby.read.changes import (
@@ -72,7 +74,12 @@ from tallystick.systems.derby.read.names import KNOWN, Names, Rows
 from tallystick.systems.derby.read.records import record_of
 from tallystick.systems.derby.read.scan import LogScan
 from tallystick.systems.derby.read.spans import ByteRange, run_range, spans_of
-from tallystick.systems.derby.read.surroundings import bound_by, started_by, surroundings_of
+from tallystick.systems.derby.read.surroundings import (
+    bound_by,
+    looked_for,
+    started_by,
+    surroundings_of,
+)
 from tallystick.systems.derby.read.tables import (
     Database,
     Numbers,
@@ -492,7 +499,10 @@ class DerbyReading(Reading):
         read = around.reads_log and around.kind != ALONE and not renamed
         if not read or not self.recovery.may_boot:
             return around
-        return replace(around, parts=(*around.parts, *self._containers(around.path)))
+        parts = [*around.parts, *self._containers(around.path)]
+        if self.recovery.end_reason == ENDS_IN_ZEROS:
+            parts += looked_for(self.source.path, split_instant(self.recovery.stop)[0] + 1)
+        return replace(around, parts=tuple(parts))
 
     def _containers(self, database: str) -> Iterator[Part]:
         flushed = flushed_pages(self.scan, self.recovery, self._runs)

@@ -266,6 +266,37 @@ def test_a_boot_that_cannot_write_its_lock_opens_the_database_without_redo(
     assert [one.part for one in odd_parts(found)] == ["db.lck"]
 
 
+def test_a_boot_that_waits_at_a_pipe_does_not_open_the_database_to_read_only(
+    tmp_path: Path,
+) -> None:
+    """10.14 reads who has the database open from it."""
+    copy = killed(tmp_path)
+    os.mkfifo(copy / "db.lck")
+    (part,) = odd_parts(verdict_of(copy))
+    assert part.answer is Answer.CANNOT_TELL
+    assert "waits for ever" in part.why
+    assert "to read only" not in part.why
+
+
+@pytest.mark.parametrize(
+    ("number", "zeros", "named"),
+    [(2, True, ["log2.dat"]), (3, True, []), (2, False, [])],
+    ids=["the next file", "one after it", "a log that ends with its file"],
+)
+def test_a_folder_where_a_boot_looks_for_more_of_the_log_stops_it(
+    number: int, zeros: bool, named: list[str], tmp_path: Path
+) -> None:
+    """FileNotFoundException, where the boot comes to zeros; it boots the others."""
+    copy = killed(tmp_path)
+    if not zeros:
+        log = copy / "log/log1.dat"
+        log.write_bytes(log.read_bytes().rstrip(b"\0"))
+    (copy / f"log/log{number}.dat").mkdir()
+    found = verdict_of(copy)
+    assert [one.part for one in odd_parts(found)] == named
+    assert (found.judgement.answer is Answer.REFUSES) is bool(named)
+
+
 @pytest.mark.parametrize("name", ["db.lck", "log/logmirror.ctrl"])
 def test_a_link_through_which_a_boot_makes_its_file_is_in_no_way(name: str, tmp_path: Path) -> None:
     copy = killed(tmp_path)

@@ -60,6 +60,8 @@ T = TypeVar("T")
 
 ARRAY_MAX = (1 << 31) - 3
 """Largest Java array: the engine allocates the length in a checksum record before it reads."""
+ENDS_IN_ZEROS = "the log ends with zeros here"
+"""Why a scan ended that has looked for another file."""
 NULL_FORMAT = bytes(2)
 HEAP_SURE = 1 << 26
 """An allocation of so many bytes is taken to succeed in every engine's heap."""
@@ -212,7 +214,7 @@ class ForwardScan:
     def _next_file(self, number: int) -> LogBytes | None:
         file = self._log.files.get(number)
         if file is None:
-            self._note_end(False, "the log ends with zeros here")
+            self._note_end(False, ENDS_IN_ZEROS)
             return None
         place = make_instant(number, 0)
         check_header(file, place)

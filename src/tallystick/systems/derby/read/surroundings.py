@@ -190,6 +190,8 @@ def _unwritten(database: str, log: str) -> Iterator[Part]:
     if there := in_the_way(path):
         text = f"In the place of {_LOCK} is {there}. A boot that cannot write it opens the "
         text += "database to read only, without redo: what the log alone has is not there."
+        if Path(path).is_fifo():
+            text = f"{_LOCK} is a pipe: a boot reads it, and waits for ever."
         answer, decided_by = Answer.CANNOT_TELL, f"whether {_LOCK} is removed before the start"
         yield Part(_LOCK, path, _LAYOUT, True, False, text, answer, decided_by=decided_by)
         return
@@ -201,6 +203,15 @@ def _unwritten(database: str, log: str) -> Iterator[Part]:
             continue
         text = f"In the place of {name} is {there}, and a boot writes it: the database does not "
         text += "boot (XSLAE)."
+        yield Part(name, path, _LAYOUT, fits=False, why=text, answer=Answer.REFUSES)
+
+
+def looked_for(log: str, number: int) -> Iterator[Part]:
+    """Yield what a boot finds where it looks for more of a log, if that is no file."""
+    name = f"log{number}.dat"
+    if Path(path := f"{log}/{name}").exists() and (there := in_the_way(path)):
+        text = f"In the place of {name} is {there}, and a boot looks there for more of the log: "
+        text += "the database does not boot."
         yield Part(name, path, _LAYOUT, fits=False, why=text, answer=Answer.REFUSES)
 
 

@@ -19,6 +19,7 @@ from tallystick.printable import counted
 from tallystick.records import Answer, AtStake, Part, Surroundings
 from tallystick.storage.files import Bytes
 from tallystick.storage.source import (
+    FOLDER,
     folder_above,
     in_the_way,
     link_target,
@@ -207,12 +208,24 @@ def _other_store(first: str) -> Iterator[Part]:
     """Yield the file of the other store of H2 1.4, if one lies beside the first file."""
     folder, name = first.rpartition("/")[0], logical_name(first)
     other = name.removesuffix(SUFFIX) + MV_SUFFIX
-    if name.endswith(SUFFIX) and other in names_beside(folder):
+    if not name.endswith(SUFFIX) or other not in names_beside(folder):
+        return
+    path = f"{folder}/{other}"
+    if in_the_way(path) == FOLDER:
         text = (
-            f"H2 1.4 opens {other} in place of {name}, unless MV_STORE=FALSE is in its URL; the "
-            "answer is about the start of an H2 that opens this file."
+            f"In the place of {other} is {FOLDER}: H2 1.3.176 and 1.4 open the database to read "
+            "only, and refuse it where the log has changes to redo (90097)."
         )
-        yield Part(other, f"{folder}/{other}", _LAYOUT, why=text)
+        decided_by = f"whether {other} is removed before the start"
+        yield Part(
+            other, path, _LAYOUT, True, False, text, Answer.CANNOT_TELL, AtStake(), decided_by
+        )
+        return
+    text = (
+        f"H2 1.4 opens {other} in place of {name}, unless MV_STORE=FALSE is in its URL; the "
+        "answer is about the start of an H2 that opens this file."
+    )
+    yield Part(other, path, _LAYOUT, why=text)
 
 
 def _split(first: str, parts: dict[int, str]) -> Iterator[Part]:
