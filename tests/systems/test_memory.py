@@ -72,10 +72,10 @@ def cloudtran(folder: Path, count: int) -> None:
                 ticket.wait()
 
 
-def derby(folder: Path, count: int) -> None:
+def derby(folder: Path, count: int, switch_interval: int = 1 << 20) -> None:
     page = b"".join(map(compressed_long, (0, 1168, 1, 0)))
     insert = format_id(operations.INSERT) + page + compressed_int(6) + b"\0\0\0\1"
-    with LogToFile(str(folder)) as log:
+    with LogToFile(str(folder), switch_interval=switch_interval) as log:
         for _ in range(count):
             number = log.begin()
             log.log(number, insert, b"\0\6\1\x20\0\xfa" + BODY)

@@ -249,6 +249,8 @@ def is_record_at(data: memoryview, number: int, place: int) -> bool:
 
 def find_record(data: memoryview, number: int, position: int) -> int | None:
     """Return the first offset from ``position`` on of a whole record of file ``number``."""
+    if is_record_at(data, number, position):
+        return position
     # The upper half of each record's instant is the number of its file: four bytes to search for in
     # C, and only where they are found is Python asked.
     high = number.to_bytes(4)

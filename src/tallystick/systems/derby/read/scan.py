@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from tallystick.records import Outcome
 from tallystick.storage.zeros import last_nonzero_end
@@ -69,6 +70,7 @@ class LogScan:
         self._undo_mark = reach.undo_mark
         self._last = max(self._whole_end, self._recovery_end) >> 32
         self._has_checksums = any(map(_starts_with_checksum, log.files.values()))
+        self._searched = dict[int, tuple[int, int | None]]()  # by file: from where, and found
 
     def ranges(self, first: int = 0) -> Iterator[ByteRange]:
         """Yield all ranges from file ``first`` on, in order of file numbers."""
@@ -137,25 +139,37 @@ class LogScan:
         Records alone may be the rest of one torn write; a log without checksums has no better
         evidence.
         """
-        later = [other for number, other in self.log.files.items() if number > file.number]
-        return self._group_from(file, position) or any(
-            not self.is_stale(other) and self._group_from(other, HEADER_SIZE) for other in later
-        )
+        return self._group_from(file, position) or file.number < self._last_with_group
+
+    @cached_property
+    def _last_with_group(self) -> int:
+        """The last file that has a whole group and is not stale; 0 if there is none."""
+        for file in sorted(self.log.files.values(), key=lambda one: one.number, reverse=True):
+            if not self.is_stale(file) and self._group_from(file, HEADER_SIZE):
+                return file.number
+        return 0
 
     def _group_from(self, file: LogBytes, position: int) -> bool:
+        # Without what an earlier search has passed, each of many damaged places in a file without a
+        # whole group would look through the rest of it.
+        begin, found = self._searched.get(file.number, (file.size, None))
+        if position < begin or (found is not None and found < position):
+            found = self._find_group(file, position)
+            self._searched[file.number] = position, found
+        return found is not None
+
+    def _find_group(self, file: LogBytes, position: int) -> int | None:
         place = find_record(file.data, file.number, position)
         # Without checksums (before 10.1), or without the key that shows which bodies are checksum
         # records, a whole record is all the evidence there is.
-        if place is None or not self._has_checksums or self.log.sealed:
-            return place is not None
-        while place is not None:
+        while place is not None and self._has_checksums and not self.log.sealed:
             envelope = read_envelope(file.data, place)
             assert envelope is not None
             _, body, _ = self.log.decode_or_error(file.number, envelope)
             if file.checksum_holds(envelope, body):
-                return True
+                break
             place = find_record(file.data, file.number, envelope.end)
-        return False
+        return place
 
 
 class FileScan:
@@ -346,9 +360,5 @@ def _intact_end(file: LogBytes) -> int:
         envelope = read_envelope(file.data, position)
         assert envelope is not None
         end = envelope.end
-        position = (
-            end
-            if is_record_at(file.data, file.number, end)
-            else find_record(file.data, file.number, end)
-        )
+        position = find_record(file.data, file.number, end)
     return make_instant(file.number, end)
