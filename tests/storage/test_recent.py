@@ -97,3 +97,23 @@ def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "log0.dat").unlink()
     with pytest.raises(LogUnreadableError, match="vanished"):
         assert files[0].data
+
+
+def test_opening_a_file_looks_at_no_others_however_many_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recent, "HELD_MAX", 1 << 20)
+    asked = 0
+
+    def size(_: ByteSource) -> int:
+        nonlocal asked
+        asked += 1
+        return SIZE
+
+    monkeypatch.setattr(ByteSource, "size", property(size))
+    sources = RecentSources(lambda path: ByteSource(path, memoryview(bytes(SIZE))))
+    for number in range(2000):
+        sources.open(f"/log/{number}")
+    assert sources.held("/log/1000") is not None
+    assert sources.held("/log/900") is None
+    assert asked < 5 * 2000

@@ -6,6 +6,7 @@ asked for, so that a log of thousands of files takes no more memory than one of 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -25,7 +26,8 @@ class RecentSources:
 
     def __init__(self, opener: Callable[[str], ByteSource] = open_source) -> None:
         self._opener = opener
-        self._held: dict[str, ByteSource] = {}
+        self._held = OrderedDict[str, ByteSource]()
+        self._size = 0
 
     def open(self, path: str) -> RecentSource:
         """Open a file. Raises as the opener does."""
@@ -45,6 +47,7 @@ class RecentSources:
         """Release the bytes that are held; views taken from them must be released before."""
         while self._held:
             self._held.popitem()[1].close()
+        self._size = 0
 
     def _source(self, path: str) -> ByteSource:
         # Taken out and put in again: what was asked for last is the last.
@@ -55,14 +58,10 @@ class RecentSources:
     def _opened(self, path: str) -> ByteSource:
         source = self._opener(path)
         most = REMOTE_HELD_MAX if is_remote(path) else HELD_MAX
-        sizes = {one: held.size for one, held in list(self._held.items())}
-        total = sum(sizes.values()) + source.size
-        for one in list(sizes)[: max(0, len(sizes) + 1 - HELD_MIN)]:
-            if total <= most:
-                break
+        self._size += source.size
+        while self._size > most and len(self._held) >= HELD_MIN:
             # Not closed but dropped: records of the file may be held by a caller.
-            self._held.pop(one, None)
-            total -= sizes[one]
+            self._size -= self._held.popitem(last=False)[1].size
         return source
 
 
