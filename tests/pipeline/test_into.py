@@ -18,6 +18,7 @@ from tallystick.arrow.schemas import CHANGES, batch_of
 from tallystick.pipeline.change_feed import FEED, feed
 from tests.interop.java import classpath
 from tests.pipeline.histories import history_row
+from tests.pipeline.kafka import broker
 from tests.servers import Server
 
 if TYPE_CHECKING:
@@ -29,13 +30,15 @@ JARS = {
     "iceberg": ("4.1.0", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"),
 }
 """By form: the newest PySpark that it has been released for, and its jar."""
+KAFKA = "4.2.0", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+BROKER = "org.apache.kafka:kafka_2.13:3.9.1"
 
 RUN_LIMIT_S = 900
 
 
 def spark_with(form: str) -> tuple[dict[str, str], str]:
     """The environment of a process that has that form's PySpark, and the form's jars."""
-    version, jar = JARS[form]
+    version, jar = (JARS | {"kafka": KAFKA})[form]
     folder = ROOT / ".sparks" / version
     if not (folder / ".ready").exists():
         pytest.skip(f"PySpark {version} for {form} is not there: scripts/sparks.sh --fetch-only")
@@ -62,7 +65,8 @@ def run_with(form: str, module: str, home: Path) -> str:
 
 def _own(jar: str) -> bool:
     """True for jars that Spark does not bring."""
-    return "/io/delta/" in jar or "/org/apache/iceberg/" in jar
+    folders = ("/io/delta/", "/org/apache/iceberg/", "/org/apache/kafka/", "/commons-pool2/")
+    return any(one in jar for one in folders) or "-kafka-0-10_" in jar
 
 
 @pytest.mark.sampled(1)
@@ -71,6 +75,20 @@ def _own(jar: str) -> bool:
 @pytest.mark.parametrize("form", JARS)
 def test_batches_that_come_again_leave_the_rows_of_one_pass(tmp_path: Path, form: str) -> None:
     assert int(run_with(form, "tests.pipeline.lakehouse", tmp_path).split()[-1]) > 3
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(RUN_LIMIT_S + 60)
+def test_a_consumer_of_kafka_has_the_envelopes_of_each_key_in_their_order(tmp_path: Path) -> None:
+    environment, jars = spark_with("kafka")
+    with broker(tmp_path, classpath([BROKER])) as servers:
+        answer = subprocess.run(
+            [sys.executable, "-m", "tests.pipeline.kafka", "kafka", servers, str(tmp_path), jars],
+            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=RUN_LIMIT_S,
+            check=False,
+        )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr[-4000:]
+    assert int(answer.stdout.split()[-1]) > 300
 
 
 @pytest.mark.interop
