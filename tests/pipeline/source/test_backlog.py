@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from tallystick import Journal
 from tallystick.pipeline.options import Limit, SourceOptions
 from tallystick.pipeline.source.backlog import Backlog, Looks, backlog
-from tallystick.pipeline.source.positions import Position
+from tallystick.pipeline.source.listener import BacklogListener
+from tallystick.pipeline.source.positions import UNREAD, Position
 from tallystick.pipeline.source.tailer import Tailer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LISTENING_SECONDS = 60.0
 SEGMENTS: dict[str, Any] = {"segment_size": 64 << 10, "idle_mark_s": 0.1}
 
 
@@ -80,12 +88,64 @@ def test_a_loss_that_the_stream_went_on_behind_is_told(tmp_path: Path) -> None:
     assert "records were given up before they were read" in one.loss
 
 
+@pytest.mark.parametrize("offset", ["5", 5, None, '{"topic": {"0": 7}}', '{"topic": 7}', "[1]"])
+def test_sources_of_others_have_no_backlog(offset: object) -> None:
+    assert backlog({"sources": [{"endOffset": offset, "latestOffset": offset}]}) == []
+
+
+def _report(log: str, records: int | None, name: str | None = None, query: str = "q") -> Any:
+    behind = {"bytes": 900, "records": records, "oldest_unread": 1_700_000_000.0}
+    source = {"endOffset": {log: UNREAD | {"losses": 2}}, "latestOffset": {log: {"behind": behind}}}
+    text = json.dumps({"id": query, "name": name, "sources": [source]})
+    return SimpleNamespace(id=query, progress=SimpleNamespace(json=text))
+
+
+def test_a_listener_exports_the_last_report_of_each_running_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = _gauges(monkeypatch)
+    listener = BacklogListener()
+    listener.onQueryProgress(_report("tally /a", 9, "ledger"))
+    listener.onQueryProgress(_report("tally /a", 7, "ledger"))
+    listener.onQueryProgress(_report("jboss /b", None, query="other"))
+    found = read()
+    assert found["unread_records"] == {("ledger", "tally /a"): 7}
+    assert found["unread_bytes"] == {("ledger", "tally /a"): 900, ("other", "jboss /b"): 900}
+    assert found["losses"] == {("ledger", "tally /a"): 2, ("other", "jboss /b"): 2}
+    assert min(found["unread_seconds"].values()) > 90_000_000
+    listener.onQueryTerminated(_report("tally /a", 7))
+    assert set(read()["unread_bytes"]) == {("other", "jboss /b")}
+
+
+def _gauges(monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, dict[Any, float]]]:
+    """Return a function that collects the gauges of streams, by query and log."""
+    reader = InMemoryMetricReader()
+    monkeypatch.setattr(metrics, "get_meter", MeterProvider(metric_readers=[reader]).get_meter)
+
+    def read() -> dict[str, dict[Any, float]]:
+        data: Any = reader.get_metrics_data()
+        return {
+            metric.name.removeprefix("tallystick_stream_"): {
+                (point.attributes["query"], point.attributes["log"]): point.value
+                for point in metric.data.data_points
+            }
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        }
+
+    return read
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("streams")
 def test_through_spark_a_progress_report_tells_what_is_not_read(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _append(tmp_path / "log", 100)
+    read, listener, exported = _gauges(monkeypatch), BacklogListener(), list[Any]()
+    monkeypatch.setattr(listener, "onQueryTerminated", lambda _: exported.append(read()))
+    spark.streams.addListener(listener)
     frame = spark.readStream.format("tallystick").option("maxRowsPerTrigger", "60")
     query = (
         frame.load(str(tmp_path / "log"))
@@ -95,6 +155,12 @@ def test_through_spark_a_progress_report_tells_what_is_not_read(
         .start()
     )
     query.awaitTermination()
+    begun = time.monotonic()
+    while not exported and time.monotonic() - begun < LISTENING_SECONDS:
+        time.sleep(0.05)
+    spark.streams.removeListener(listener)
     told = [one for progress in query.recentProgress for one in backlog(progress)]
     assert [one.records for one in told][:2] == [40, 0]
     assert {one.log for one in told} == {f"tally {tmp_path / 'log'}"}
+    (found,) = exported
+    assert found["unread_records"] == {(str(query.id), f"tally {tmp_path / 'log'}"): 0}

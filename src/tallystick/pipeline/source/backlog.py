@@ -58,7 +58,7 @@ def backlog(progress: Mapping[str, Any]) -> list[Backlog]:
     for source in progress["sources"]:
         end, latest = _offset(source["endOffset"]), _offset(source["latestOffset"])
         for log, entry in sorted(latest.items()):
-            if _BEHIND in entry:
+            if isinstance(entry, dict) and _BEHIND in entry:
                 behind, reached = entry[_BEHIND], end.get(log, UNREAD)
                 oldest = behind["oldest_unread"]
                 moment = None if oldest is None else datetime.fromtimestamp(oldest, UTC)
@@ -69,8 +69,9 @@ def backlog(progress: Mapping[str, Any]) -> list[Backlog]:
 
 
 def _offset(text: Any) -> dict[str, Any]:
+    """Return an offset by log; nothing for those of other sources, which may be any JSON."""
     found = json.loads(text) if isinstance(text, str) else text
-    return found or {}
+    return found if isinstance(found, dict) else {}
 
 
 @dataclass(slots=True)
