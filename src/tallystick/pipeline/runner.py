@@ -62,6 +62,10 @@ _NOT_COUNTED = ("logs", "changes", "profile")
 """Tables that a summary says nothing of."""
 
 Progress = Callable[[str, int, int], None]
+"""Takes what a run does now, how much of it is done, and how much there is in all.
+
+It may be called by a thread of the run's own.
+"""
 
 
 class RunTables(Protocol):

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from tallystick.cli.addresses import GivenPath, by_name
 from tallystick.cli.options import Command, Seconds, as_json
@@ -187,9 +194,11 @@ def _bar() -> Iterator[Callable[[str, int, int], None]]:
     """Yield a progress bar over the tables, on a terminal only."""
     shown = Progress(
         BarColumn(),
-        MofNCompleteColumn(),
+        TaskProgressColumn(),
         TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
         disable=not sys.stderr.isatty(),

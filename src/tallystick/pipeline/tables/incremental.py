@@ -23,6 +23,7 @@ from tallystick.pipeline.planning import Plan, bundles
 from tallystick.pipeline.source.batch import spark_schema
 from tallystick.pipeline.tables import judge_task as judging
 from tallystick.pipeline.tables.bundle_tasks import PARTS, BundleTasks
+from tallystick.pipeline.tables.finished import watched
 from tallystick.pipeline.tables.output_dir import TableSpace, literal
 from tallystick.pipeline.tables.run_state import RunState
 from tallystick.pipeline.tables.write_task import (
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 STEPS = ("logs", "profile", "global_transactions", "findings")
 """What a run does, in order: each step may read what those before it wrote."""
+_SHARES = (85, 5, 7, 3)
+"""Percent of the time of a run that these take, about."""
 
 _ALL = "all"
 """In the names of files whose rows came from several bundles of a generation."""
@@ -70,15 +73,18 @@ class BundledTables:
     def write(self, progress: Callable[[str, int, int], None]) -> None:
         """Stage every table."""
         self.now.generation = 1 + (self.last.generation if self.last else 0)
-        steps = (self._logs, self._folded, self._global_transactions, self._findings)
+        steps = (
+            lambda: self._logs(lambda done, of: progress("logs", _SHARES[0] * done // of, 100)),
+            self._folded, self._global_transactions, self._findings,
+        )  # fmt: skip
         for number, (name, step) in enumerate(zip(STEPS, steps, strict=True)):
-            progress(name, number, len(STEPS))
+            progress(name, sum(_SHARES[:number]), 100)
             step()
-        progress("", len(STEPS), len(STEPS))
+        progress("", 100, 100)
 
     # -- steps --------------------------------------------------------------------------
 
-    def _logs(self) -> None:
+    def _logs(self, tell: Callable[[int, int], None]) -> None:
         """Write the tables of single logs in one job, and keep what the last run left."""
         tables = (*TABLES, PROFILE_TABLE)
         for table in tables:
@@ -88,7 +94,8 @@ class BundledTables:
             *(one for table in tables for one in self._kept_files(table)),
         ]
         if work:
-            do_all(self.spark, work, self._root)
+            with watched(self.spark, len(work), tell):
+                do_all(self.spark, work, self._root)
 
     def _folded(self) -> None:
         """Write what the parts of large logs left open: the tasks wrote all others' rows."""
