@@ -95,6 +95,7 @@ class Bank:
         balances = self.balances(names)
         paid = {-sum(rows) for name, rows in balances.items() if name != names[-1]}
         assert len(paid) == 1, f"the payers disagree: {paid}"
+        assert len({len(rows) for rows in balances.values()}) == 1, balances
         totals = [sum(rows) for rows in zip(*balances.values(), strict=True)]
         assert not any(totals), "money was made or lost"
 
