@@ -378,11 +378,12 @@ def _downloaded(path: str, stream: IO[bytes]) -> ByteSource:
         _brought_before.pop(path, None)
         if len(known.data) <= _BROUGHT_MAX:
             _brought_before[path] = known
-        sizes = {one: len(kept.data) for one, kept in list(_brought_before.items())}
-        for one in list(sizes):
-            if sum(sizes.values()) <= _BROUGHT_MAX and len(sizes) <= _REMEMBERED_MAX:
+        held = list(_brought_before.items())
+        count, size = len(held), sum(len(kept.data) for _, kept in held)
+        for one, kept in held:
+            if size <= _BROUGHT_MAX and count <= _REMEMBERED_MAX:
                 break
-            del sizes[one]
+            count, size = count - 1, size - len(kept.data)
             _brought_before.pop(one, None)
     return ByteSource(path, known.data[:], known.damage)
 
