@@ -96,7 +96,7 @@ class MeantKey:
             }
 
     def chosen(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield those of the rows of the log, `looked_at`, in their order, that are meant."""
+        """Yield those of rows that are meant: of at least all `looked_at`, in the log's order."""
         touched = set[str]()
         for one, row in self._known(rows):
             change = row.change
